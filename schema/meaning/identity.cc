@@ -1,0 +1,165 @@
+// Rules on what a plan calls things: enumerations, names, origins, stream, fingerprint.
+#include <cstdint>
+#include <initializer_list>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "schema/fingerprint.h"
+#include "schema/meaning/rules.h"
+#include "schema/utf8.h"
+
+namespace meshseal::meaning {
+namespace {
+
+constexpr size_t kLongestName = 1024;
+
+template <class E>
+Fault Known(absl::string_view what, E term) {
+  if (IsKnown(term)) return std::nullopt;
+  return absl::StrCat(std::string(what), " has the value ", static_cast<int>(term), ", which is not in its table");
+}
+
+Fault FirstOf(std::initializer_list<Fault> faults) {
+  for (const Fault& fault : faults) {
+    if (fault.has_value()) return fault;
+  }
+  return std::nullopt;
+}
+
+Fault KnownValue(const Value& value) {
+  return FirstOf({Known("a value's order", value.order), Known("a value's width", value.width),
+                  Known("a value's row set", value.rows), Known("a value's tp placement", value.tp),
+                  Known("a value's ep placement", value.ep)});
+}
+
+Fault KnownStep(const Step& step) {
+  if (FindStep(step.kind) == nullptr) {
+    return absl::StrCat("a step's kind has the value ", static_cast<int>(step.kind), ", which is not in its table");
+  }
+  for (const Collective& collective : step.collectives) {
+    if (Fault fault = FirstOf({Known("a collective's op", collective.op), Known("a collective's group", collective.group)})) {
+      return fault;
+    }
+  }
+  return std::nullopt;
+}
+
+Fault KnownTensor(const TensorClass& tensor) {
+  if (!IsKnown(tensor.dtype)) {
+    return absl::StrCat("a tensor's dtype has the value ", static_cast<int>(tensor.dtype), ", which is not in its table");
+  }
+  for (const ShapeAxis axis : tensor.shape) {
+    if (Fault fault = Known("a tensor's axis", axis)) return fault;
+  }
+  return Known("a tensor's role", tensor.role);
+}
+
+Fault KnownLayerClass(const LayerClass& c) {
+  if (Fault fault = FirstOf({Known("router.scoring", c.router.scoring), Known("router.order", c.router.order),
+                             Known("router.renormalize", c.router.renormalize),
+                             Known("router.weight_applied", c.router.weight_applied),
+                             Known("router.input_dtype", c.router.input), Known("activation", c.activation),
+                             Known("residual", c.residual), Known("gate_up basis", c.gate_up_basis),
+                             Known("down basis", c.down_basis)})) {
+    return fault;
+  }
+  for (const TensorClass& tensor : c.tensors) {
+    if (Fault fault = KnownTensor(tensor)) return fault;
+  }
+  for (const Program& program : c.programs) {
+    if (Fault fault = Known("a program's phase", program.phase)) return fault;
+    for (const Value& value : program.values) {
+      if (Fault fault = KnownValue(value)) return fault;
+    }
+    for (const Step& step : program.steps) {
+      if (Fault fault = KnownStep(step)) return fault;
+    }
+  }
+  return std::nullopt;
+}
+
+Fault PrintableText(absl::string_view what, absl::string_view text) {
+  if (text.empty()) return absl::StrCat(std::string(what), " is empty");
+  if (text.size() > kLongestName) {
+    return absl::StrCat(std::string(what), " has ", text.size(), " bytes, at most ", kLongestName, " are read");
+  }
+  if (!IsUtf8(text)) return absl::StrCat(std::string(what), " is not UTF-8");
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      return absl::StrCat(std::string(what), " has a control character");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Fault TermsAreKnown(const Plan& plan, const SealFacts&) {
+  if (Fault fault = FirstOf({Known("mesh transport", plan.mesh.transport), Known("reduction", plan.reduction),
+                             Known("reduce algorithm", plan.reduce_algorithm), Known("output dtype", plan.output),
+                             Known("numerics contract", plan.numerics), Known("failure scope", plan.failure_scope),
+                             Known("weight source", plan.weight_source)})) {
+    return fault;
+  }
+  for (const DeviceKind& kind : plan.mesh.device_kinds) {
+    if (Fault fault = Known("a device's memory kind", kind.memory_kind)) return fault;
+  }
+  for (const LayerClass& layer_class : plan.layer_classes) {
+    if (Fault fault = KnownLayerClass(layer_class)) return fault;
+  }
+  return std::nullopt;
+}
+
+Fault NamesAreText(const Plan& plan, const SealFacts&) {
+  if (Fault fault =
+          FirstOf({PrintableText("compiler version", plan.compiler_version), PrintableText("model name", plan.model_name),
+                   PrintableText("model family", plan.model_family),
+                   PrintableText("deployment name", plan.deployment_name), PrintableText("mesh name", plan.mesh.name)})) {
+    return fault;
+  }
+  for (const SourceDocument& source : plan.sources) {
+    if (Fault fault = PrintableText("a source's name", source.name)) return fault;
+  }
+  for (const DeviceKind& kind : plan.mesh.device_kinds) {
+    if (Fault fault = PrintableText("a device kind's name", kind.name)) return fault;
+  }
+  for (const Node& node : plan.mesh.nodes) {
+    if (Fault fault = PrintableText("a node's name", node.name)) return fault;
+  }
+  for (const std::string& pattern : plan.ignored_tensors) {
+    if (Fault fault = PrintableText("an ignored pattern", pattern)) return fault;
+  }
+  for (const LayerClass& layer_class : plan.layer_classes) {
+    for (const TensorClass& tensor : layer_class.tensors) {
+      if (Fault fault = PrintableText("a tensor's name", tensor.name)) return fault;
+    }
+  }
+  return std::nullopt;
+}
+
+Fault OriginsExist(const Plan& plan, const SealFacts&) {
+  for (const LayerClass& layer_class : plan.layer_classes) {
+    for (const Program& program : layer_class.programs) {
+      for (const Step& step : program.steps) {
+        if (step.origin.source >= plan.sources.size()) {
+          return absl::StrCat("a step comes from document ", step.origin.source, ", the plan names ", plan.sources.size());
+        }
+        if (step.origin.line == 0) return std::string("a step comes from line 0, lines start at 1");
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+Fault StreamIsDeployment(const Plan& plan, const SealFacts& facts) {
+  if (facts.stream == StreamOf(plan.deployment_name)) return std::nullopt;
+  return absl::StrCat("the seal's stream is not that of deployment '", plan.deployment_name, "'");
+}
+
+Fault FingerprintHolds(const Plan& plan, const SealFacts&) {
+  const Sha256Digest fingerprint = ExecutionFingerprint(plan);
+  if (fingerprint == plan.execution_fingerprint) return std::nullopt;
+  return absl::StrCat("sealed fingerprint ", HexOf(plan.execution_fingerprint), ", the plan's is ", HexOf(fingerprint));
+}
+
+}  // namespace meshseal::meaning

@@ -1,0 +1,247 @@
+// The content of a plan as plain C++: what the compiler fills in, what the writer turns into a FlatBuffer, and what a
+// SealedPlan hands out, immutable, after all gates. The executor reads this, never FlatBuffer memory.
+//
+// A plan says nothing per rank that follows from a rule: rank r of the world has the coordinate (dp, pp, tp, ep) of
+// mesh_view.h; ep gives its experts (`ExpertShard`), tp its column segments (`ColumnShard`), pp its layers.
+// All sizes are bytes, all layer, expert and rank numbers start at 0, ranges are half-open.
+#ifndef MESHSEAL_SCHEMA_PLAN_H_
+#define MESHSEAL_SCHEMA_PLAN_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schema/dtype.h"
+#include "schema/sha256.h"
+#include "schema/step.h"
+#include "schema/terms.h"
+
+namespace meshseal {
+
+inline constexpr uint16_t kPlanFormatMajor = 0;
+inline constexpr uint16_t kPlanFormatMinor = 1;
+
+// A line of one of the plan's source documents.
+struct Origin {
+  uint32_t source = 0;  // index into Plan::sources
+  uint32_t line = 0;    // from 1
+  friend bool operator==(const Origin&, const Origin&) = default;
+};
+
+// A document the plan was compiled from: base name and the digest of its bytes.
+struct SourceDocument {
+  std::string name;
+  Sha256Digest digest{};
+  friend bool operator==(const SourceDocument&, const SourceDocument&) = default;
+};
+
+// Parallel degrees; world = dp * pp * tp * ep. `dense_tp` is the tensor degree of what is not MoE.
+struct Degrees {
+  uint32_t dp = 0;
+  uint32_t pp = 0;
+  uint32_t tp = 0;
+  uint32_t ep = 0;
+  uint32_t dense_tp = 0;
+  friend bool operator==(const Degrees&, const Degrees&) = default;
+};
+
+struct DeviceKind {
+  std::string name;
+  MemoryKind memory_kind = MemoryKind::kInvalid;
+  uint64_t memory_bytes = 0;  // per device; for kHost of the whole node, shared by its slots
+  uint64_t usable_bytes = 0;  // of memory_bytes, what a process can get
+  uint64_t communicator_bytes = 0;  // what the transport takes for each rank that has peers
+  friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
+};
+
+struct Node {
+  std::string name;
+  uint32_t device_kind = 0;  // index into Mesh::device_kinds
+  uint32_t slots = 0;        // devices, or sets of cores for kHost
+  friend bool operator==(const Node&, const Node&) = default;
+};
+
+// Where a rank runs.
+struct RankSlot {
+  uint32_t node = 0;  // index into Mesh::nodes
+  uint32_t slot = 0;  // below that node's `slots`
+  friend bool operator==(const RankSlot&, const RankSlot&) = default;
+};
+
+struct Mesh {
+  std::string name;
+  bool emulated = false;  // several ranks may share a slot
+  Transport transport = Transport::kInvalid;
+  std::vector<DeviceKind> device_kinds;
+  std::vector<Node> nodes;
+  std::vector<RankSlot> rank_slots;  // one per world rank
+  friend bool operator==(const Mesh&, const Mesh&) = default;
+};
+
+struct Limits {
+  uint32_t decode_tokens = 0;            // most tokens of one decode step
+  std::vector<uint32_t> decode_buckets;  // ascending; the last is decode_tokens
+  uint32_t prefill_tokens = 0;           // most tokens of one prefill call
+  uint32_t prefill_chunk = 0;            // it runs in chunks of at most this many
+  uint32_t sessions = 0;
+  uint64_t per_session_bytes = 0;
+  uint64_t headroom_bytes = 0;  // per device, never used
+  friend bool operator==(const Limits&, const Limits&) = default;
+};
+
+struct Router {
+  Scoring scoring = Scoring::kInvalid;
+  RouteOrder order = RouteOrder::kInvalid;
+  Renormalize renormalize = Renormalize::kInvalid;
+  WeightPoint weight_applied = WeightPoint::kInvalid;
+  Basis input = Basis::kInvalid;  // the router product's operands and result are rounded to this
+  float scale = 0;                // routed scaling factor, finite and above 0
+  friend bool operator==(const Router&, const Router&) = default;
+};
+
+// One tensor class of a layer class. `name` is the checkpoint's own name with {layer} and, for a tensor per expert,
+// {expert}; `shape` names its axes in the file's order, slowest first.
+struct TensorClass {
+  TensorRole role = TensorRole::kInvalid;
+  DType dtype = DType::kInvalid;
+  std::string name;
+  std::vector<ShapeAxis> shape;
+  friend bool operator==(const TensorClass&, const TensorClass&) = default;
+};
+
+// A value of a program: a matrix whose row and column meaning, dtype and placement per mesh axis are typed.
+struct Value {
+  ValueOrder order = ValueOrder::kInvalid;
+  ValueWidth width = ValueWidth::kInvalid;
+  RowSet rows = RowSet::kInvalid;
+  AxisPlacement tp = AxisPlacement::kInvalid;
+  AxisPlacement ep = AxisPlacement::kInvalid;
+  bool weighted = false;  // the routing weight is already in it
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+// The one collective: sum of the addends over a group.
+struct Collective {
+  CollectiveOp op = CollectiveOp::kInvalid;
+  GroupKind group = GroupKind::kInvalid;
+  bool over_tp = false;  // the axes summed over are exactly those on which its input is an addend
+  bool over_ep = false;
+  friend bool operator==(const Collective&, const Collective&) = default;
+};
+
+struct Step {
+  StepKind kind = StepKind::kInvalid;
+  std::vector<uint32_t> inputs;         // value numbers
+  std::vector<uint32_t> outputs;        // value numbers
+  std::vector<uint32_t> tensors;        // indices into LayerClass::tensors
+  std::vector<Collective> collectives;  // one for kCollective, none otherwise
+  Origin origin;
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+// A byte interval of the work arena that holds one value.
+struct Buffer {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  friend bool operator==(const Buffer&, const Buffer&) = default;
+};
+
+// The work arena of all ranks that own `experts` experts and `columns` columns: one buffer per value.
+struct WorkLayout {
+  uint32_t experts = 0;
+  uint32_t columns = 0;
+  uint64_t grouped_rows = 0;  // proven capacity of scatter, in rows, whole tiles; 0 where nothing is scattered
+  uint64_t arena_bytes = 0;
+  std::vector<Buffer> buffers;
+  friend bool operator==(const WorkLayout&, const WorkLayout&) = default;
+};
+
+struct Program {
+  Phase phase = Phase::kInvalid;
+  uint32_t max_tokens = 0;  // of one step
+  uint32_t tile_rows = 0;   // scatter pads each expert's rows to a multiple of it
+  std::vector<Value> values;
+  std::vector<Step> steps;
+  std::vector<WorkLayout> layouts;
+  friend bool operator==(const Program&, const Program&) = default;
+};
+
+struct LayerRange {
+  uint32_t first = 0;
+  uint32_t last = 0;  // one past
+  friend bool operator==(const LayerRange&, const LayerRange&) = default;
+};
+
+// Where an expert lives: which ep coordinate, and its number among that rank's experts.
+struct ExpertShard {
+  uint32_t owner = 0;
+  uint32_t local = 0;
+  friend bool operator==(const ExpertShard&, const ExpertShard&) = default;
+};
+
+// All layers with the same shapes, router, owners and programs.
+struct LayerClass {
+  std::vector<LayerRange> layers;  // ascending, disjoint
+  uint32_t experts = 0;
+  uint32_t top_k = 0;
+  uint32_t intermediate = 0;
+  Router router;
+  ActivationKind activation = ActivationKind::kInvalid;
+  Residual residual = Residual::kInvalid;
+  Basis gate_up_basis = Basis::kInvalid;
+  Basis down_basis = Basis::kInvalid;
+  std::vector<TensorClass> tensors;
+  std::vector<ExpertShard> expert_shards;   // one per expert
+  std::vector<uint32_t> segment_ends;       // the canonical column segments of the intermediate axis, ascending
+  std::vector<uint32_t> tp_segment_ends;    // per tp coordinate: one past its last segment
+  std::vector<Program> programs;            // decode, prefill
+  friend bool operator==(const LayerClass&, const LayerClass&) = default;
+};
+
+// What a rank needs, in bytes; `total` is the sum of the lines above it and must fit `budget`.
+struct RankMemory {
+  uint64_t weights = 0;     // owned atoms as stored, and the router
+  uint64_t other = 0;       // its share of what is not MoE
+  uint64_t work = 0;        // the largest work arena
+  uint64_t collective = 0;  // buffers of the one collective, and what the transport takes
+  uint64_t sessions = 0;    // per-session state
+  uint64_t total = 0;
+  uint64_t budget = 0;  // memory - headroom of its device, at most what is usable; shared by the device's ranks
+  friend bool operator==(const RankMemory&, const RankMemory&) = default;
+};
+
+struct Plan {
+  std::string compiler_version;
+  Sha256Digest schema_fingerprint{};
+  std::string model_name;
+  std::string model_family;
+  std::string deployment_name;
+  std::vector<SourceDocument> sources;  // deployment, model, mesh
+
+  Mesh mesh;
+  Degrees degrees;
+  std::vector<uint32_t> stage_ends;  // per pp coordinate: one past its last layer
+  uint32_t layers = 0;
+  uint32_t hidden = 0;
+  uint64_t other_weights_bytes = 0;  // of a replica
+
+  Limits limits;
+  Reduction reduction = Reduction::kInvalid;
+  ReduceAlgorithm reduce_algorithm = ReduceAlgorithm::kInvalid;
+  Basis output = Basis::kInvalid;
+  Numerics numerics = Numerics::kInvalid;
+  FailureScope failure_scope = FailureScope::kInvalid;
+
+  WeightSource weight_source = WeightSource::kInvalid;
+  std::vector<std::string> ignored_tensors;  // patterns of checkpoint tensors that no step reads
+  std::vector<LayerClass> layer_classes;
+  std::vector<RankMemory> memory;  // one per world rank
+  Sha256Digest execution_fingerprint{};
+
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+}  // namespace meshseal
+
+#endif  // MESHSEAL_SCHEMA_PLAN_H_

@@ -1,0 +1,410 @@
+#include "schema/plan_codec.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "flatbuffers/flatbuffers.h"
+#include "plan_generated.h"
+#include "schema/reason.h"
+#include "schema/status_macros.h"
+#include "schema_fingerprint.h"
+
+namespace meshseal {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+using flatbuffers::Vector;
+
+// Deeper than any plan (plan > layer class > program > step > vector), far below the stack.
+constexpr flatbuffers::uoffset_t kMaxDepth = 16;
+
+template <class E>
+uint8_t Wire(E term) {
+  return static_cast<uint8_t>(term);
+}
+
+wire::Digest Pack(const Sha256Digest& digest) {
+  return wire::Digest(flatbuffers::span<const uint8_t, 32>(digest.data(), digest.size()));
+}
+
+// One function per table, children first, in the order of the fields: the order is part of the bytes.
+class Encoder {
+ public:
+  std::string Encode(const Plan& plan) {
+    builder_.ForceDefaults(true);
+    wire::FinishPlanBuffer(builder_, Pack(plan));
+    return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()), builder_.GetSize());
+  }
+
+ private:
+  Offset<flatbuffers::String> Text(const std::string& text) { return builder_.CreateString(text); }
+
+  // A vector of tables.
+  template <class Wire, class T>
+  Offset<Vector<Offset<Wire>>> Tables(const std::vector<T>& items) {
+    std::vector<Offset<Wire>> packed;
+    packed.reserve(items.size());
+    for (const T& item : items) packed.push_back(Pack(item));
+    return builder_.CreateVector(packed);
+  }
+
+  // A vector of frozen structs.
+  template <class Wire, class T, class F>
+  Offset<Vector<const Wire*>> Structs(const std::vector<T>& items, F make) {
+    std::vector<Wire> packed;
+    packed.reserve(items.size());
+    for (const T& item : items) packed.push_back(make(item));
+    return builder_.CreateVectorOfStructs(packed);
+  }
+
+  Offset<wire::SourceDocument> Pack(const SourceDocument& source) {
+    const auto name = Text(source.name);
+    const wire::Digest digest = meshseal::Pack(source.digest);
+    return wire::CreateSourceDocument(builder_, name, &digest);
+  }
+
+  Offset<wire::DeviceKind> Pack(const DeviceKind& kind) {
+    return wire::CreateDeviceKind(builder_, Text(kind.name), Wire(kind.memory_kind), kind.memory_bytes,
+                                  kind.usable_bytes, kind.communicator_bytes);
+  }
+
+  Offset<wire::Node> Pack(const Node& node) {
+    return wire::CreateNode(builder_, Text(node.name), node.device_kind, node.slots);
+  }
+
+  Offset<wire::Mesh> Pack(const Mesh& mesh) {
+    const auto name = Text(mesh.name);
+    const auto kinds = Tables<wire::DeviceKind>(mesh.device_kinds);
+    const auto nodes = Tables<wire::Node>(mesh.nodes);
+    const auto slots = Structs<wire::RankSlotStruct>(
+        mesh.rank_slots, [](const RankSlot& s) { return wire::RankSlotStruct(s.node, s.slot); });
+    return wire::CreateMesh(builder_, name, mesh.emulated, Wire(mesh.transport), kinds, nodes, slots);
+  }
+
+  Offset<wire::Limits> Pack(const Limits& limits) {
+    const auto buckets = builder_.CreateVector(limits.decode_buckets);
+    return wire::CreateLimits(builder_, limits.decode_tokens, buckets, limits.prefill_tokens, limits.prefill_chunk,
+                              limits.sessions, limits.per_session_bytes, limits.headroom_bytes);
+  }
+
+  Offset<wire::Router> Pack(const Router& router) {
+    return wire::CreateRouter(builder_, Wire(router.scoring), Wire(router.order), Wire(router.renormalize),
+                              Wire(router.weight_applied), Wire(router.input), router.scale);
+  }
+
+  Offset<wire::TensorClass> Pack(const TensorClass& tensor) {
+    const auto name = Text(tensor.name);
+    std::vector<uint8_t> shape;
+    for (const ShapeAxis axis : tensor.shape) shape.push_back(Wire(axis));
+    const auto axes = builder_.CreateVector(shape);
+    return wire::CreateTensorClass(builder_, Wire(tensor.role), Wire(tensor.dtype), name, axes);
+  }
+
+  Offset<wire::Step> Pack(const Step& step) {
+    const auto inputs = builder_.CreateVector(step.inputs);
+    const auto outputs = builder_.CreateVector(step.outputs);
+    const auto tensors = builder_.CreateVector(step.tensors);
+    const auto collectives = Structs<wire::CollectiveStruct>(step.collectives, [](const Collective& c) {
+      return wire::CollectiveStruct(Wire(c.op), Wire(c.group), c.over_tp ? 1 : 0, c.over_ep ? 1 : 0);
+    });
+    const wire::OriginStruct origin(step.origin.source, step.origin.line);
+    return wire::CreateStep(builder_, Wire(step.kind), inputs, outputs, tensors, collectives, &origin);
+  }
+
+  Offset<wire::WorkLayout> Pack(const WorkLayout& layout) {
+    const auto buffers = Structs<wire::BufferStruct>(
+        layout.buffers, [](const Buffer& b) { return wire::BufferStruct(b.offset, b.bytes); });
+    return wire::CreateWorkLayout(builder_, layout.experts, layout.columns, layout.grouped_rows, layout.arena_bytes,
+                                  buffers);
+  }
+
+  Offset<wire::Program> Pack(const Program& program) {
+    const auto values = Structs<wire::ValueStruct>(program.values, [](const Value& v) {
+      return wire::ValueStruct(Wire(v.order), Wire(v.width), Wire(v.rows), Wire(v.tp), Wire(v.ep),
+                               v.weighted ? 1 : 0);
+    });
+    const auto steps = Tables<wire::Step>(program.steps);
+    const auto layouts = Tables<wire::WorkLayout>(program.layouts);
+    return wire::CreateProgram(builder_, Wire(program.phase), program.max_tokens, program.tile_rows, values, steps,
+                               layouts);
+  }
+
+  Offset<wire::LayerClass> Pack(const LayerClass& c) {
+    const auto layers = Structs<wire::LayerRangeStruct>(
+        c.layers, [](const LayerRange& r) { return wire::LayerRangeStruct(r.first, r.last); });
+    const auto router = Pack(c.router);
+    const auto tensors = Tables<wire::TensorClass>(c.tensors);
+    const auto experts = Structs<wire::ExpertShardStruct>(
+        c.expert_shards, [](const ExpertShard& e) { return wire::ExpertShardStruct(e.owner, e.local); });
+    const auto segments = builder_.CreateVector(c.segment_ends);
+    const auto tp_segments = builder_.CreateVector(c.tp_segment_ends);
+    const auto programs = Tables<wire::Program>(c.programs);
+    return wire::CreateLayerClass(builder_, layers, c.experts, c.top_k, c.intermediate, router, Wire(c.activation),
+                                  Wire(c.residual), Wire(c.gate_up_basis), Wire(c.down_basis), tensors, experts,
+                                  segments, tp_segments, programs);
+  }
+
+  Offset<wire::Plan> Pack(const Plan& plan) {
+    const auto compiler_version = Text(plan.compiler_version);
+    const auto model_name = Text(plan.model_name);
+    const auto model_family = Text(plan.model_family);
+    const auto deployment_name = Text(plan.deployment_name);
+    const auto sources = Tables<wire::SourceDocument>(plan.sources);
+    const auto mesh = Pack(plan.mesh);
+    const auto stages = builder_.CreateVector(plan.stage_ends);
+    const auto limits = Pack(plan.limits);
+    std::vector<Offset<flatbuffers::String>> patterns;
+    for (const std::string& pattern : plan.ignored_tensors) patterns.push_back(Text(pattern));
+    const auto ignored = builder_.CreateVector(patterns);
+    const auto classes = Tables<wire::LayerClass>(plan.layer_classes);
+    const auto memory = Structs<wire::RankMemoryStruct>(plan.memory, [](const RankMemory& m) {
+      return wire::RankMemoryStruct(m.weights, m.other, m.work, m.collective, m.sessions, m.total, m.budget);
+    });
+    const wire::Digest schema = meshseal::Pack(plan.schema_fingerprint);
+    const wire::Digest execution = meshseal::Pack(plan.execution_fingerprint);
+    const Degrees& d = plan.degrees;
+    const wire::DegreesStruct degrees(d.dp, d.pp, d.tp, d.ep, d.dense_tp);
+    return wire::CreatePlan(builder_, kPlanFormatMajor, kPlanFormatMinor, compiler_version, &schema, model_name,
+                            model_family, deployment_name, sources, mesh, &degrees, stages, plan.layers, plan.hidden,
+                            plan.other_weights_bytes, limits, Wire(plan.reduction), Wire(plan.reduce_algorithm),
+                            Wire(plan.output), Wire(plan.numerics), Wire(plan.failure_scope),
+                            Wire(plan.weight_source), ignored, classes, memory, &execution);
+  }
+
+  FlatBufferBuilder builder_;
+};
+
+// Copies a verified buffer out. The verifier leaves two things to us: vectors of 8-byte structs may be misaligned, and
+// tables may share children, so that a small buffer unfolds into a huge plan. Both end the reading with a fault.
+class Decoder {
+ public:
+  explicit Decoder(size_t payload_size) : left_(payload_size) {}
+
+  Plan Decode(const wire::Plan& from) {
+    Plan plan;
+    plan.compiler_version = Text(from.compiler_version());
+    plan.schema_fingerprint = Unpack(*from.schema_fingerprint());
+    plan.model_name = Text(from.model_name());
+    plan.model_family = Text(from.model_family());
+    plan.deployment_name = Text(from.deployment_name());
+    plan.sources = Tables<SourceDocument>(from.sources());
+    plan.mesh = Unpack(*from.mesh());
+    const wire::DegreesStruct& d = *from.degrees();
+    plan.degrees = {d.dp(), d.pp(), d.tp(), d.ep(), d.dense_tp()};
+    plan.stage_ends = Scalars(from.stage_ends());
+    plan.layers = from.layers();
+    plan.hidden = from.hidden();
+    plan.other_weights_bytes = from.other_weights_bytes();
+    plan.limits = Unpack(*from.limits());
+    plan.reduction = static_cast<Reduction>(from.reduction());
+    plan.reduce_algorithm = static_cast<ReduceAlgorithm>(from.reduce_algorithm());
+    plan.output = static_cast<Basis>(from.output());
+    plan.numerics = static_cast<Numerics>(from.numerics());
+    plan.failure_scope = static_cast<FailureScope>(from.failure_scope());
+    plan.weight_source = static_cast<WeightSource>(from.weight_source());
+    if (Take(from.ignored_tensors()->size() * sizeof(Offset<flatbuffers::String>))) {
+      for (const flatbuffers::String* pattern : *from.ignored_tensors()) plan.ignored_tensors.push_back(Text(pattern));
+    }
+    plan.layer_classes = Tables<LayerClass>(from.layer_classes());
+    plan.memory = Structs<RankMemory>(from.memory(), [](const wire::RankMemoryStruct& m) {
+      return RankMemory{m.weights(), m.other(), m.work(), m.collective(), m.sessions(), m.total(), m.budget()};
+    });
+    plan.execution_fingerprint = Unpack(*from.execution_fingerprint());
+    return plan;
+  }
+
+  // Why the content is incomplete; null when it is not.
+  const char* fault() const { return fault_; }
+
+ private:
+  // Whether a child of `bytes` may be read; without shared children, all of them together fit the payload.
+  bool Take(size_t bytes) {
+    if (bytes > left_) fault_ = "children are shared between tables";
+    left_ -= std::min(bytes, left_);
+    return fault_ == nullptr;
+  }
+
+  std::string Text(const flatbuffers::String* from) { return Take(from->size()) ? from->str() : std::string(); }
+
+  template <class T, class Wire>
+  std::vector<T> Tables(const Vector<Offset<Wire>>* from) {
+    std::vector<T> items;
+    if (!Take(from->size() * sizeof(Offset<Wire>))) return items;
+    items.reserve(from->size());
+    for (const Wire* item : *from) items.push_back(Unpack(*item));
+    return items;
+  }
+
+  template <class T, class Wire, class F>
+  std::vector<T> Structs(const Vector<const Wire*>* from, F make) {
+    std::vector<T> items;
+    if (reinterpret_cast<uintptr_t>(from->Data()) % alignof(Wire) != 0) fault_ = "a vector is misaligned";
+    if (!Take(from->size() * sizeof(Wire))) return items;
+    items.reserve(from->size());
+    for (const Wire* item : *from) items.push_back(make(*item));
+    return items;
+  }
+
+  std::vector<uint32_t> Scalars(const Vector<uint32_t>* from) {
+    if (!Take(from->size() * sizeof(uint32_t))) return {};
+    return {from->begin(), from->end()};
+  }
+
+  static Sha256Digest Unpack(const wire::Digest& from) {
+    Sha256Digest digest;
+    std::copy(from.bytes()->begin(), from.bytes()->end(), digest.begin());
+    return digest;
+  }
+
+  SourceDocument Unpack(const wire::SourceDocument& from) {
+    return {Text(from.name()), Unpack(*from.digest())};
+  }
+
+  DeviceKind Unpack(const wire::DeviceKind& from) {
+    return {Text(from.name()), static_cast<MemoryKind>(from.memory_kind()), from.memory_bytes(),
+            from.usable_bytes(), from.communicator_bytes()};
+  }
+
+  Node Unpack(const wire::Node& from) { return {Text(from.name()), from.device_kind(), from.slots()}; }
+
+  Mesh Unpack(const wire::Mesh& from) {
+    Mesh mesh;
+    mesh.name = Text(from.name());
+    mesh.emulated = from.emulated();
+    mesh.transport = static_cast<Transport>(from.transport());
+    mesh.device_kinds = Tables<DeviceKind>(from.device_kinds());
+    mesh.nodes = Tables<Node>(from.nodes());
+    mesh.rank_slots = Structs<RankSlot>(
+        from.rank_slots(), [](const wire::RankSlotStruct& s) { return RankSlot{s.node(), s.slot()}; });
+    return mesh;
+  }
+
+  Limits Unpack(const wire::Limits& from) {
+    return {from.decode_tokens(), Scalars(from.decode_buckets()), from.prefill_tokens(),
+            from.prefill_chunk(), from.sessions(),                from.per_session_bytes(),
+            from.headroom_bytes()};
+  }
+
+  static Router Unpack(const wire::Router& from) {
+    return {static_cast<Scoring>(from.scoring()),
+            static_cast<RouteOrder>(from.order()),
+            static_cast<Renormalize>(from.renormalize()),
+            static_cast<WeightPoint>(from.weight_applied()),
+            static_cast<Basis>(from.input()),
+            from.scale()};
+  }
+
+  TensorClass Unpack(const wire::TensorClass& from) {
+    TensorClass tensor{static_cast<TensorRole>(from.role()), static_cast<DType>(from.dtype()), Text(from.name()), {}};
+    if (!Take(from.shape()->size())) return tensor;
+    for (const uint8_t axis : *from.shape()) tensor.shape.push_back(static_cast<ShapeAxis>(axis));
+    return tensor;
+  }
+
+  Step Unpack(const wire::Step& from) {
+    Step step;
+    step.kind = static_cast<StepKind>(from.kind());
+    step.inputs = Scalars(from.inputs());
+    step.outputs = Scalars(from.outputs());
+    step.tensors = Scalars(from.tensors());
+    step.collectives = Structs<Collective>(from.collectives(), [](const wire::CollectiveStruct& c) {
+      return Collective{static_cast<CollectiveOp>(c.op()), static_cast<GroupKind>(c.group()), c.over_tp() != 0,
+                        c.over_ep() != 0};
+    });
+    step.origin = {from.origin()->source(), from.origin()->line()};
+    return step;
+  }
+
+  WorkLayout Unpack(const wire::WorkLayout& from) {
+    return {from.experts(), from.columns(), from.grouped_rows(), from.arena_bytes(),
+            Structs<Buffer>(from.buffers(), [](const wire::BufferStruct& b) { return Buffer{b.offset(), b.bytes()}; })};
+  }
+
+  Program Unpack(const wire::Program& from) {
+    Program program;
+    program.phase = static_cast<Phase>(from.phase());
+    program.max_tokens = from.max_tokens();
+    program.tile_rows = from.tile_rows();
+    program.values = Structs<Value>(from.values(), [](const wire::ValueStruct& v) {
+      return Value{static_cast<ValueOrder>(v.order()), static_cast<ValueWidth>(v.width()),
+                   static_cast<RowSet>(v.rows()),      static_cast<AxisPlacement>(v.tp()),
+                   static_cast<AxisPlacement>(v.ep()), v.weighted() != 0};
+    });
+    program.steps = Tables<Step>(from.steps());
+    program.layouts = Tables<WorkLayout>(from.layouts());
+    return program;
+  }
+
+  LayerClass Unpack(const wire::LayerClass& from) {
+    LayerClass c;
+    c.layers = Structs<LayerRange>(
+        from.layers(), [](const wire::LayerRangeStruct& r) { return LayerRange{r.first(), r.last()}; });
+    c.experts = from.experts();
+    c.top_k = from.top_k();
+    c.intermediate = from.intermediate();
+    c.router = Unpack(*from.router());
+    c.activation = static_cast<ActivationKind>(from.activation());
+    c.residual = static_cast<Residual>(from.residual());
+    c.gate_up_basis = static_cast<Basis>(from.gate_up_basis());
+    c.down_basis = static_cast<Basis>(from.down_basis());
+    c.tensors = Tables<TensorClass>(from.tensors());
+    c.expert_shards = Structs<ExpertShard>(
+        from.expert_shards(), [](const wire::ExpertShardStruct& e) { return ExpertShard{e.owner(), e.local()}; });
+    c.segment_ends = Scalars(from.segment_ends());
+    c.tp_segment_ends = Scalars(from.tp_segment_ends());
+    c.programs = Tables<Program>(from.programs());
+    return c;
+  }
+
+  size_t left_;
+  const char* fault_ = nullptr;
+};
+
+}  // namespace
+
+std::string EncodePlan(const Plan& plan) { return Encoder().Encode(plan); }
+
+absl::StatusOr<Plan> DecodePlan(absl::string_view payload) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(payload.data());
+  // A table takes at least four bytes of a buffer without aliases; a buffer with more tables than that shares them.
+  const auto max_tables = static_cast<flatbuffers::uoffset_t>(payload.size() / 4);
+  flatbuffers::Verifier verifier(bytes, payload.size(), kMaxDepth, max_tables);
+  if (!wire::VerifyPlanBuffer(verifier)) {
+    return Refuse(Reason::kFlatBuffer,
+                  absl::StrCat("the FlatBuffers verifier refuses the payload of ", payload.size(), " bytes"));
+  }
+  const wire::Plan& root = *wire::GetPlan(bytes);
+  if (root.format_major() != kPlanFormatMajor || root.format_minor() != kPlanFormatMinor) {
+    return Refuse(Reason::kPlanFormat,
+                  absl::StrCat("plan format ", root.format_major(), ".", root.format_minor(), ", this version reads ",
+                               kPlanFormatMajor, ".", kPlanFormatMinor, "; compile the plan again"));
+  }
+  Decoder decoder(payload.size());
+  Plan plan = decoder.Decode(root);
+  if (decoder.fault() != nullptr) return Refuse(Reason::kFlatBuffer, decoder.fault());
+  if (plan.schema_fingerprint != SchemaFingerprint()) {
+    return Refuse(Reason::kPlanFormat,
+                  absl::StrCat("plan of schema ", HexOf(plan.schema_fingerprint).substr(0, 16), ", this version has ",
+                               HexOf(SchemaFingerprint()).substr(0, 16), "; compile the plan again"));
+  }
+  const std::string canonical = EncodePlan(plan);
+  if (absl::string_view(canonical) != payload) {
+    const size_t shorter = std::min(canonical.size(), payload.size());
+    const auto* difference = std::mismatch(canonical.data(), canonical.data() + shorter, payload.data()).second;
+    return Refuse(Reason::kNotCanonical,
+                  absl::StrCat("payload of ", payload.size(), " bytes, the canonical encoding of its content has ",
+                               canonical.size(), " and first differs at byte ", difference - payload.data()));
+  }
+  return plan;
+}
+
+const Sha256Digest& SchemaFingerprint() {
+  static const Sha256Digest kFingerprint = *DigestFromHex(MESHSEAL_SCHEMA_FINGERPRINT);
+  return kFingerprint;
+}
+
+}  // namespace meshseal

@@ -1,0 +1,36 @@
+#include "schema/sha256.h"
+
+#include <openssl/sha.h>
+
+namespace meshseal {
+
+Sha256Digest Sha256(absl::string_view bytes) {
+  Sha256Digest digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
+  return digest;
+}
+
+std::string HexOf(const Sha256Digest& digest) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  hex.reserve(2 * digest.size());
+  for (const uint8_t byte : digest) {
+    hex.push_back(kDigits[byte >> 4]);
+    hex.push_back(kDigits[byte & 15]);
+  }
+  return hex;
+}
+
+std::optional<Sha256Digest> DigestFromHex(absl::string_view hex) {
+  Sha256Digest digest{};
+  if (hex.size() != 2 * digest.size()) return std::nullopt;
+  for (size_t i = 0; i < hex.size(); ++i) {
+    const char c = hex[i];
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) return std::nullopt;
+    digest[i / 2] = static_cast<uint8_t>(digest[i / 2] * 16 + digit);
+  }
+  return digest;
+}
+
+}  // namespace meshseal
