@@ -1,0 +1,72 @@
+// What computes: one virtual per row of the step table, except the collective, which is the communicator's.
+//
+// A step writes all of its output that its comment names and nothing else; slot rows of other ranks and
+// padding rows stay as they were. It keeps nothing between calls. It returns a failure instead of an invalid
+// result; the executor then still takes part in the collective, so that no peer waits.
+#ifndef MESHSEAL_RUNTIME_BACKEND_BACKEND_H_
+#define MESHSEAL_RUNTIME_BACKEND_BACKEND_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/backend/step_args.h"
+#include "schema/step.h"
+
+namespace meshseal::runtime {
+
+// One object per rank, used by one thread at a time.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // The name a session asks for.
+  virtual absl::string_view name() const = 0;
+
+  // Top-k experts and weights of every token, by the router's rule; experts by score descending, index
+  // ascending. Reason kNonFinite for a token whose scores are not all finite.
+  virtual absl::Status Route(const RouteArgs& args) = 0;
+
+  // Copies token rows to the rows of their owned slots, grouped by local expert, ascending by slot inside an
+  // expert. Reason kBug when they need more rows than there are.
+  virtual absl::Status Scatter(const ScatterArgs& args) = 0;
+
+  // Gate and up products of every owned slot's token.
+  virtual absl::Status GateUp(const GateUpArgs& args) = 0;
+
+  // The same of every grouped row that has a slot.
+  virtual absl::Status GateUpGrouped(const GateUpGroupedArgs& args) = 0;
+
+  // Grouped rows back to slot rows; a permutation.
+  virtual absl::Status Unscatter(const UnscatterArgs& args) = 0;
+
+  // Gate and up columns of every owned slot to its activations.
+  virtual absl::Status Activation(const ActivationArgs& args) = 0;
+
+  // Down product of every owned slot: one row per slot, not yet weighted.
+  virtual absl::Status Down(const DownArgs& args) = 0;
+
+  // Weighted sum of each token's owned slots; exact zeros for a token without one.
+  virtual absl::Status Combine(const CombineArgs& args) = 0;
+
+  // The reduced rows plus the layer's input.
+  virtual absl::Status Residual(const ResidualArgs& args) = 0;
+};
+
+// A new row of the step table does not compile before it has its virtual above.
+template <class B>
+constexpr bool kHasEveryStep =
+#define MESHSEAL_STEP(Name, value, mnemonic, inputs, outputs, tensors) \
+  (StepKind::k##Name == StepKind::kCollective || requires { &B::Name; })&&
+#include "schema/steps.def"
+#undef MESHSEAL_STEP
+    true;
+static_assert(kHasEveryStep<Backend>);
+
+// The backend of that name; reason kNotBuilt for a name that this version does not have.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name);
+
+}  // namespace meshseal::runtime
+
+#endif  // MESHSEAL_RUNTIME_BACKEND_BACKEND_H_

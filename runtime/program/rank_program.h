@@ -1,0 +1,79 @@
+// A sealed program bound to one rank: every number that the executor needs is resolved, nothing is decided
+// later.
+#ifndef MESHSEAL_RUNTIME_PROGRAM_RANK_PROGRAM_H_
+#define MESHSEAL_RUNTIME_PROGRAM_RANK_PROGRAM_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/program/rank_facts.h"
+#include "schema/mesh_view.h"
+#include "schema/plan.h"
+#include "schema/sealed_plan.h"
+#include "schema/step.h"
+
+namespace meshseal::runtime {
+
+// A step with the places of its operands in the work arena, in operand order; unused places are empty.
+struct BoundStep {
+  StepKind kind = StepKind::kInvalid;
+  const char* mnemonic = "";
+  std::array<Buffer, 2> inputs;
+  std::array<Buffer, 2> outputs;
+};
+
+// Immutable; safe to share between threads. Refers to the SealedPlan it was bound from, which must live
+// longer.
+class RankProgram {
+ public:
+  uint32_t rank() const { return rank_; }
+  const Coordinate& at() const { return at_; }
+  const LayerClass& layer_class() const { return *layer_class_; }
+  Phase phase() const { return program_->phase; }
+  Basis output() const { return output_; }
+
+  uint32_t hidden() const { return hidden_; }
+  uint32_t max_tokens() const { return program_->max_tokens; }
+  uint32_t tile_rows() const { return program_->tile_rows; }
+  uint64_t grouped_rows() const { return layout_->grouped_rows; }  // proven capacity of scatter
+  uint64_t arena_bytes() const { return layout_->arena_bytes; }
+  ColumnRange columns() const { return columns_; }
+  uint32_t local_experts() const { return layout_->experts; }
+  // How many times each slot is computed over the expert group: once per tp coordinate.
+  uint32_t tensor_degree() const { return tensor_degree_; }
+
+  // Per expert of the layer: its local number, -1 when another rank owns it. The one owner view of all steps.
+  absl::Span<const int32_t> local_of_expert() const { return local_of_expert_; }
+
+  absl::Span<const BoundStep> steps() const { return steps_; }
+  const Buffer& layer_input() const { return layout_->buffers.front(); }
+  const Buffer& layer_output() const { return steps_.back().outputs.front(); }
+
+ private:
+  friend absl::StatusOr<RankProgram> BindProgram(const SealedPlan&, uint32_t, uint32_t, Phase);
+  RankProgram() = default;
+
+  uint32_t rank_ = 0;
+  Coordinate at_;
+  Basis output_ = Basis::kInvalid;
+  uint32_t hidden_ = 0;
+  uint32_t tensor_degree_ = 0;
+  const LayerClass* layer_class_ = nullptr;
+  const Program* program_ = nullptr;
+  const WorkLayout* layout_ = nullptr;
+  ColumnRange columns_;
+  std::vector<int32_t> local_of_expert_;
+  std::vector<BoundStep> steps_;
+};
+
+// The program of `layer_class` (an index into the plan's) and `phase` for `rank`. Reason kWorldSize for a
+// rank outside the plan's world, kBug for anything else that is not in the plan.
+absl::StatusOr<RankProgram> BindProgram(const SealedPlan& plan, uint32_t rank, uint32_t layer_class,
+                                        Phase phase);
+
+}  // namespace meshseal::runtime
+
+#endif  // MESHSEAL_RUNTIME_PROGRAM_RANK_PROGRAM_H_

@@ -1,0 +1,30 @@
+// The reference backend: the definition of what every step computes, written to be read. One file per step.
+//
+// A dot product adds float64 products in index order and rounds once to float32; see dot.h. All else is
+// float32 unless a step's file says otherwise. Nothing is parallel, nothing is blocked.
+#ifndef MESHSEAL_RUNTIME_REFERENCE_REFERENCE_BACKEND_H_
+#define MESHSEAL_RUNTIME_REFERENCE_REFERENCE_BACKEND_H_
+
+#include "runtime/backend/backend.h"
+
+namespace meshseal::runtime {
+
+class ReferenceBackend : public Backend {
+ public:
+  static constexpr absl::string_view kName = "reference";
+
+  absl::string_view name() const override { return kName; }
+  absl::Status Route(const RouteArgs& args) override;
+  absl::Status Scatter(const ScatterArgs& args) override;
+  absl::Status GateUp(const GateUpArgs& args) override;
+  absl::Status GateUpGrouped(const GateUpGroupedArgs& args) override;
+  absl::Status Unscatter(const UnscatterArgs& args) override;
+  absl::Status Activation(const ActivationArgs& args) override;
+  absl::Status Down(const DownArgs& args) override;
+  absl::Status Combine(const CombineArgs& args) override;
+  absl::Status Residual(const ResidualArgs& args) override;
+};
+
+}  // namespace meshseal::runtime
+
+#endif  // MESHSEAL_RUNTIME_REFERENCE_REFERENCE_BACKEND_H_
