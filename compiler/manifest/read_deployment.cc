@@ -1,0 +1,121 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/manifest/read_manifest.h"
+#include "compiler/manifest/typed_fields.h"
+#include "compiler/yaml/scalar.h"
+
+namespace meshseal::compiler {
+namespace {
+
+constexpr uint64_t kMostRanks = 65536;
+constexpr uint64_t kMostTokens = uint64_t{1} << 24;
+constexpr uint64_t kMostSessions = uint64_t{1} << 20;
+
+void ReadParallel(TypedFields& document, Deployment& deployment) {
+  std::optional<TypedFields> fields = document.Map("parallel");
+  if (!fields.has_value()) return;
+  deployment.parallel_span = fields->span();
+  deployment.dp = fields->Unsigned("dp", 1, kMostRanks);
+  deployment.pp = fields->Unsigned("pp", 1, kMostRanks);
+  deployment.tp = fields->Unsigned("tp", 1, kMostRanks);
+  deployment.ep = fields->Unsigned("ep", 1, kMostRanks);
+  if (std::optional<TypedFields> dense = fields->Map("dense")) {
+    deployment.dense_tp = dense->Unsigned("tp", 1, kMostRanks);
+    if (const YamlNode* policy = dense->OptionalNode("kv_heads")) {
+      constexpr meshseal::Term kPolicies[] = {{1, "cut"}, {2, "replicate"}};
+      if (dense->TermIn(*policy, "kv_heads", kPolicies, {}) == 2) deployment.kv_heads = KvHeadsPolicy::kReplicate;
+    }
+    dense->Finish();
+  }
+  fields->Finish();
+}
+
+void ReadPlacement(TypedFields& document, Deployment& deployment) {
+  std::optional<TypedFields> fields = document.Map("placement");
+  if (!fields.has_value()) return;
+  if (const YamlNode* experts = fields->Node("experts")) {
+    constexpr meshseal::Term kOrders[] = {{1, "contiguous"}};
+    fields->TermIn(*experts, "experts", kOrders, {"round_robin", "balanced"});
+  }
+  fields->Node("uneven");
+  deployment.uneven_experts = fields->OptionalAllow("uneven");
+  deployment.uneven_cuts = fields->OptionalAllow("uneven_cuts");
+  if (const YamlNode* redundant = fields->OptionalNode("redundant_experts")) {
+    const auto count = ReadUnsigned(*redundant, "deployment.placement.redundant_experts", {0, kMostRanks},
+                                    fields->diagnostics());
+    if (count.value_or(0) != 0) ReportNotBuilt(redundant->span(), "redundant_experts above 0", fields->diagnostics());
+  }
+  fields->Finish();
+}
+
+void ReadStages(TypedFields& document, Deployment& deployment) {
+  const YamlNode* node = document.Node("stages");
+  if (node == nullptr) return;
+  if (node->list() != nullptr) {
+    deployment.stages = document.Unsigneds("stages", 1, kMostRanks);
+    return;
+  }
+  const auto word = ReadText(*node, "deployment.stages", document.diagnostics());
+  if (word.has_value() && *word != "balanced") {
+    document.diagnostics().Error(
+        "unknown-value", node->span(),
+        absl::StrCat("deployment.stages: unknown value '", *word, "', expected 'balanced' or layers per stage such as [12, 12]"));
+  }
+}
+
+void ReadLimits(TypedFields& document, Deployment& deployment) {
+  std::optional<TypedFields> fields = document.Map("limits");
+  if (!fields.has_value()) return;
+  deployment.decode_tokens = fields->Unsigned("decode_tokens", 1, kMostTokens);
+  deployment.decode_buckets = fields->Unsigneds("decode_buckets", 1, kMostTokens);
+  deployment.prefill_tokens = fields->Unsigned("prefill_tokens", 1, kMostTokens);
+  deployment.prefill_chunk = fields->Unsigned("prefill_chunk", 1, kMostTokens);
+  deployment.sessions = fields->Unsigned("sessions", 1, kMostSessions);
+  deployment.per_session = fields->Bytes("per_session");
+  fields->Finish();
+}
+
+void ReadBasis(TypedFields& document, Deployment& deployment) {
+  std::optional<TypedFields> fields = document.Map("activation_basis");
+  if (!fields.has_value()) return;
+  deployment.gate_up_basis = fields->Term<Basis>("gate_up", {"q8", "rotated"});
+  deployment.down_basis = fields->Term<Basis>("down", {"q8", "rotated"});
+  fields->Finish();
+}
+
+std::string NameOf(const SourceFile& file) {
+  const std::string base(file.base_name());
+  return base.substr(0, base.rfind('.'));
+}
+
+}  // namespace
+
+std::optional<Deployment> ReadDeployment(const SourceFile& file, const YamlNode& root, Diagnostics& diagnostics) {
+  const size_t before = diagnostics.size();
+  Deployment deployment;
+  deployment.file = &file;
+  deployment.name = NameOf(file);
+  TypedFields document(root, "", diagnostics);
+  document.Node("meshseal");
+  if (std::optional<TypedFields> fields = document.Map("deployment")) {
+    deployment.model_path = fields->Text("model");
+    deployment.mesh_path = fields->Text("mesh");
+    ReadParallel(*fields, deployment);
+    ReadPlacement(*fields, deployment);
+    fields->NotBuilt("shared_expert");
+    ReadStages(*fields, deployment);
+    ReadLimits(*fields, deployment);
+    deployment.headroom = fields->Bytes("headroom");
+    deployment.reduction = fields->Term<Reduction>("reduction", {"fast", "exact"});
+    ReadBasis(*fields, deployment);
+    deployment.output_dtype = fields->Term<Basis>("output_dtype", {"f16"});
+    deployment.failure_scope = fields->Term<FailureScope>("failure_scope");
+    fields->Finish();
+  }
+  document.Finish();
+  if (diagnostics.size() != before) return std::nullopt;
+  return deployment;
+}
+
+}  // namespace meshseal::compiler

@@ -1,0 +1,175 @@
+#include "compiler/manifest/typed_fields.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/text/utf8.h"
+#include "compiler/yaml/scalar.h"
+#include "schema/nearest.h"
+
+namespace meshseal::compiler {
+namespace {
+
+template <class T>
+Spanned<T> At(const YamlNode& node, std::optional<T> value) {
+  return {std::move(value).value_or(T{}), node.span()};
+}
+
+}  // namespace
+
+TypedFields::TypedFields(const YamlNode& map, std::string name, Diagnostics& diagnostics)
+    : name_(std::move(name)),
+      map_(&map),
+      diagnostics_(&diagnostics),
+      fields_(map, name_.empty() ? "document" : name_, diagnostics) {}
+
+const YamlNode* TypedFields::Node(absl::string_view key) { return fields_.Required(key); }
+
+const YamlNode* TypedFields::OptionalNode(absl::string_view key) { return fields_.Optional(key); }
+
+Spanned<uint64_t> TypedFields::Unsigned(absl::string_view key, uint64_t min, uint64_t max) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return {};
+  return At(*node, ReadUnsigned(*node, NameOf(key), {min, max}, *diagnostics_));
+}
+
+Spanned<double> TypedFields::Number(absl::string_view key) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return {};
+  return At(*node, ReadFloat(*node, NameOf(key), *diagnostics_));
+}
+
+Spanned<std::string> TypedFields::TextOf(const YamlNode& node, absl::string_view key) {
+  Spanned<std::string> text = At(node, ReadText(node, NameOf(key), *diagnostics_));
+  if (node.scalar() != nullptr && text.value.empty()) {
+    diagnostics_->Error("wrong-kind", node.span(), absl::StrCat(NameOf(key), ": expected text that is not empty"));
+  }
+  return text;
+}
+
+Spanned<std::string> TypedFields::Text(absl::string_view key) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return {};
+  return TextOf(*node, key);
+}
+
+Spanned<uint64_t> TypedFields::Bytes(absl::string_view key) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return {};
+  return At(*node, ReadBytes(*node, NameOf(key), *diagnostics_));
+}
+
+Spanned<uint64_t> TypedFields::BytesPerSecond(absl::string_view key) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return {};
+  return At(*node, ReadRate(*node, NameOf(key), Rate::kBytesPerSecond, *diagnostics_));
+}
+
+Spanned<uint64_t> TypedFields::Nanoseconds(absl::string_view key) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return {};
+  return At(*node, ReadDuration(*node, NameOf(key), *diagnostics_));
+}
+
+Spanned<std::vector<uint64_t>> TypedFields::Unsigneds(absl::string_view key, uint64_t min, uint64_t max) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return {};
+  Spanned<std::vector<uint64_t>> numbers{{}, node->span()};
+  const YamlNode::List* list = ReadList(*node, NameOf(key), *diagnostics_);
+  if (list == nullptr) return numbers;
+  if (list->empty()) {
+    diagnostics_->Error("wrong-kind", node->span(), absl::StrCat(NameOf(key), ": expected at least one number"));
+  }
+  for (const YamlNode& item : *list) {
+    numbers.value.push_back(ReadUnsigned(item, NameOf(key), {min, max}, *diagnostics_).value_or(0));
+  }
+  return numbers;
+}
+
+std::vector<Spanned<std::string>> TypedFields::Texts(absl::string_view key) {
+  std::vector<Spanned<std::string>> texts;
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return texts;
+  const YamlNode::List* list = ReadList(*node, NameOf(key), *diagnostics_);
+  if (list == nullptr) return texts;
+  for (const YamlNode& item : *list) texts.push_back(TextOf(item, key));
+  return texts;
+}
+
+uint8_t TypedFields::TermIn(const YamlNode& node, absl::string_view key, absl::Span<const meshseal::Term> words,
+                            Unbuilt unbuilt) {
+  if (node.map() != nullptr && node.map()->size() == 1) {
+    // A word with parameters, such as `exact {bound}`: no such word is built.
+    const std::string& word = node.map()->front().key;
+    if (std::find(unbuilt.begin(), unbuilt.end(), word) != unbuilt.end()) {
+      ReportNotBuilt(node.span(), absl::StrCat(NameOf(key), ": ", word), *diagnostics_);
+      return 0;
+    }
+  }
+  const std::optional<std::string> word = ReadText(node, NameOf(key), *diagnostics_);
+  if (!word.has_value()) return 0;
+  std::vector<absl::string_view> known;
+  for (const meshseal::Term& row : words) {
+    if (*word == row.word) return row.value;
+    known.emplace_back(row.word);
+  }
+  if (std::find(unbuilt.begin(), unbuilt.end(), *word) != unbuilt.end()) {
+    ReportNotBuilt(node.span(), absl::StrCat(NameOf(key), ": ", *word), *diagnostics_);
+    return 0;
+  }
+  std::string list;
+  for (const absl::string_view each : known) absl::StrAppend(&list, list.empty() ? "" : ", ", std::string(each));
+  const std::optional<absl::string_view> nearest = Nearest(*word, known);
+  Diagnostic& error = diagnostics_->Error(
+      "unknown-value", node.span(),
+      absl::StrCat(NameOf(key), ": unknown value ", Quoted(*word),
+                   nearest.has_value() ? absl::StrCat(", did you mean '", std::string(*nearest), "'?") : ""));
+  error.help = absl::StrCat("known values: ", list);
+  return 0;
+}
+
+Spanned<bool> TypedFields::OptionalFlag(absl::string_view key) {
+  const YamlNode* node = OptionalNode(key);
+  if (node == nullptr) return {};
+  return At(*node, ReadBool(*node, NameOf(key), *diagnostics_));
+}
+
+bool TypedFields::OptionalAllow(absl::string_view key) {
+  const YamlNode* node = OptionalNode(key);
+  if (node == nullptr) return false;
+  constexpr meshseal::Term kWords[] = {{1, "refuse"}, {2, "allow"}};
+  return TermIn(*node, key, kWords, {}) == 2;
+}
+
+void TypedFields::OnlyNone(absl::string_view key) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr || (node->scalar() != nullptr && node->scalar()->text == "none")) return;
+  ReportNotBuilt(node->span(), absl::StrCat(NameOf(key), " other than none"), *diagnostics_);
+}
+
+void TypedFields::NotBuilt(absl::string_view key) {
+  if (const YamlNode* node = OptionalNode(key)) ReportNotBuilt(node->span(), NameOf(key), *diagnostics_);
+}
+
+std::optional<TypedFields> TypedFields::Map(absl::string_view key) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return std::nullopt;
+  return TypedFields(*node, NameOf(key), *diagnostics_);
+}
+
+void TypedFields::Finish() { fields_.Finish(); }
+
+Span TypedFields::SpanOf(absl::string_view key) const {
+  if (map_->map() != nullptr) {
+    for (const YamlEntry& entry : *map_->map()) {
+      if (entry.key == key) return entry.key_span;
+    }
+  }
+  return map_->span();
+}
+
+void ReportNotBuilt(Span span, const std::string& what, Diagnostics& diagnostics) {
+  diagnostics.Error("not-yet-built", span, absl::StrCat(what, " is not built in this version"));
+}
+
+}  // namespace meshseal::compiler

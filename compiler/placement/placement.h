@@ -1,0 +1,47 @@
+// Placement: who owns what. Ranks to slots, layers to pipeline stages, experts to ep coordinates, columns of the
+// intermediate axis to tp coordinates. Only Place makes one.
+#ifndef MESHSEAL_COMPILER_PLACEMENT_PLACEMENT_H_
+#define MESHSEAL_COMPILER_PLACEMENT_PLACEMENT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/check/checked_model.h"
+#include "schema/plan.h"
+
+namespace meshseal::compiler {
+
+// `total` things over `parts`, in order and as equal as possible, larger parts first: the ends of the parts.
+std::vector<uint32_t> EvenEnds(uint32_t total, uint32_t parts);
+
+class Placement {
+ public:
+  const Degrees& degrees() const { return degrees_; }
+  const std::vector<RankSlot>& rank_slots() const { return rank_slots_; }              // per world rank
+  const std::vector<uint32_t>& stage_ends() const { return stage_ends_; }              // per pp coordinate
+  const std::vector<ExpertShard>& expert_shards() const { return expert_shards_; }     // per expert
+  const std::vector<uint32_t>& segment_ends() const { return segment_ends_; }          // columns
+  const std::vector<uint32_t>& tp_segment_ends() const { return tp_segment_ends_; }    // per tp coordinate
+
+  uint32_t ExpertsOf(uint32_t ep) const;
+  uint32_t ColumnsOf(uint32_t tp) const;
+
+ private:
+  friend Placement Place(const CheckedModel& checked);
+  Placement() = default;
+
+  Degrees degrees_;
+  std::vector<RankSlot> rank_slots_;
+  std::vector<uint32_t> stage_ends_;
+  std::vector<ExpertShard> expert_shards_;
+  std::vector<uint32_t> segment_ends_;
+  std::vector<uint32_t> tp_segment_ends_;
+};
+
+// Contiguous experts: the first (experts mod ep) owners have one more. Contiguous columns likewise. Ranks fill slots in
+// node order; on an emulated mesh, neighbouring ranks share a slot.
+Placement Place(const CheckedModel& checked);
+
+}  // namespace meshseal::compiler
+
+#endif  // MESHSEAL_COMPILER_PLACEMENT_PLACEMENT_H_
