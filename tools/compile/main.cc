@@ -1,0 +1,171 @@
+// meshseal-compile: check, explain, compile. The only program with a YAML reader in it.
+#include <unistd.h>
+
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "compiler/check/rules.h"
+#include "compiler/driver/compile.h"
+#include "compiler/text/render.h"
+#include "schema/nearest.h"
+#include "schema/reason.h"
+#include "schema/sealed_plan.h"
+#include "tools/cli/program.h"
+#include "tools/cli/whole_file.h"
+
+namespace meshseal::tools {
+namespace {
+
+constexpr int kRefusedExit = 1;
+
+// Prints diagnostics: text to stderr, JSON to stdout.
+void Show(const compiler::Diagnostics& diagnostics, bool json) {
+  if (json) {
+    std::fputs(compiler::RenderJson(diagnostics).c_str(), stdout);
+    return;
+  }
+  compiler::TextOptions options;
+  options.colour = WantsColour(STDERR_FILENO);
+  std::fputs(compiler::RenderText(diagnostics, options).c_str(), stderr);
+}
+
+struct CheckFlags {
+  std::string path;
+  std::string format = "text";
+};
+
+int RunCheck(const CheckFlags& flags) {
+  const absl::StatusOr<compiler::CompileResult> result = compiler::CheckDocument(flags.path);
+  if (!result.ok()) return Report("check", result.status());
+  const bool json = flags.format == "json";
+  if (json || !result->diagnostics.ok()) Show(result->diagnostics, json);
+  if (!result->diagnostics.ok()) {
+    std::fprintf(stderr, "meshseal check: %zu %s in %s\n", result->diagnostics.size(),
+                 result->diagnostics.size() == 1 ? "error" : "errors", flags.path.c_str());
+    return kRefusedExit;
+  }
+  return json ? 0 : Print("check", absl::StrCat(flags.path, ": every rule holds\n"));
+}
+
+struct ExplainFlags {
+  std::string rule;
+  bool list = false;
+};
+
+std::string RuleList() {
+  std::string text;
+  for (const compiler::RuleRow& row : compiler::Rules()) {
+    absl::StrAppendFormat(&text, "%-24s %-7s %s\n", row.slug, row.stage, row.promise);
+  }
+  return text;
+}
+
+int RunExplain(const ExplainFlags& flags) {
+  if (flags.list == !flags.rule.empty()) {
+    return Report("explain", Refuse(Reason::kUsage, "expected a rule, or --list alone"));
+  }
+  if (flags.list) return Print("explain", RuleList());
+  const compiler::RuleRow* row = compiler::FindRule(flags.rule);
+  if (row == nullptr) {
+    std::vector<absl::string_view> slugs;
+    for (const compiler::RuleRow& known : compiler::Rules()) slugs.emplace_back(known.slug);
+    const std::optional<absl::string_view> nearest = Nearest(flags.rule, slugs);
+    return Report("explain", Refuse(Reason::kUsage, absl::StrCat("unknown rule '", flags.rule, "'",
+                                                                 nearest.has_value()
+                                                                     ? absl::StrCat(". Did you mean '", std::string(*nearest), "'?")
+                                                                     : "; --list prints them")));
+  }
+  return Print("explain", absl::StrCat(row->slug, " (stage ", row->stage, ")\n  ", row->promise, "\n  example: ", row->example, "\n"));
+}
+
+struct CompileFlags {
+  std::string deployment;
+  std::string output;
+  std::string model;
+  std::string mesh;
+  std::string stop_after = "seal";
+  uint64_t serial = 0;
+  std::vector<std::pair<std::string, std::optional<uint64_t>>> degrees = {
+      {"dp", {}}, {"pp", {}}, {"tp", {}}, {"ep", {}}, {"dense-tp", {}}};
+};
+
+int RunCompile(const CompileFlags& flags) {
+  compiler::CompileRequest request;
+  request.deployment = flags.deployment;
+  if (!flags.model.empty()) request.model = flags.model;
+  if (!flags.mesh.empty()) request.mesh = flags.mesh;
+  for (const auto& [field, value] : flags.degrees) {
+    if (value.has_value()) request.overrides.push_back({field, *value});
+  }
+  request.serial = flags.serial;
+  request.stop_after = *compiler::StageOf(flags.stop_after);
+  if (request.stop_after == compiler::Stage::kSeal && flags.output.empty()) {
+    return Report("compile", Refuse(Reason::kUsage, "-o names the plan to write"));
+  }
+  const absl::StatusOr<compiler::CompileResult> result = compiler::Compile(request);
+  if (!result.ok()) return Report("compile", result.status());
+  if (!result->diagnostics.ok()) {
+    Show(result->diagnostics, false);
+    std::fprintf(stderr, "meshseal compile: %zu %s, no plan written\n", result->diagnostics.size(),
+                 result->diagnostics.size() == 1 ? "error" : "errors");
+    return kRefusedExit;
+  }
+  if (request.stop_after != compiler::Stage::kSeal) return Print("compile", result->stage_text);
+  if (const absl::Status written = WriteWholeFile(flags.output, {result->sealed}); !written.ok()) {
+    return Report("compile", written);
+  }
+  const absl::StatusOr<SealedPlan> plan = SealedPlan::Open(result->sealed, Policy{});
+  if (!plan.ok()) return Report("compile", plan.status());
+  std::fprintf(stderr, "sealed %s: %zu bytes, plan id %s\nnext: meshseal show %s\n", flags.output.c_str(),
+               result->sealed.size(), HexOf(plan->id()).c_str(), flags.output.c_str());
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  Program program("meshseal-compile");
+
+  CheckFlags check;
+  CLI::App& check_command = program.Add(
+      "check", {"check manifests/deployments/tiny-ep4.yaml", "check manifests/models/tiny-qwen3-moe.yaml --format json"},
+      [&check] { return RunCheck(check); });
+  check_command.add_option("FILE", check.path, "a deployment, a model or a mesh")->required();
+  check_command.add_option("--format", check.format, "text (to stderr) or json (to stdout)")
+      ->check(CLI::IsMember({"text", "json"}));
+
+  ExplainFlags explain;
+  CLI::App& explain_command = program.Add("explain", {"explain tp-divides-ffn", "explain --list"},
+                                          [&explain] { return RunExplain(explain); });
+  explain_command.add_option("RULE", explain.rule, "the slug in brackets behind an error");
+  explain_command.add_flag("--list", explain.list, "print all rules");
+
+  CompileFlags compile;
+  CLI::App& compile_command = program.Add("compile",
+                                          {"compile manifests/deployments/tiny-ep4.yaml -o tiny-ep4.mseal",
+                                           "compile manifests/deployments/tiny-ep4.yaml --stop-after place"},
+                                          [&compile] { return RunCompile(compile); });
+  compile_command.add_option("DEPLOYMENT", compile.deployment, "the deployment document")->required();
+  compile_command.add_option("-o,--output", compile.output, "the plan to write; - is standard output");
+  compile_command.add_option("--model", compile.model, "instead of the deployment's model");
+  compile_command.add_option("--mesh", compile.mesh, "instead of the deployment's mesh");
+  for (auto& [field, value] : compile.degrees) {
+    compile_command.add_option("--" + field, value, "instead of the deployment's degree");
+  }
+  compile_command.add_option("--serial", compile.serial, "number of this plan in its stream, for rollback policy");
+  compile_command
+      .add_option("--stop-after", compile.stop_after,
+                  absl::StrCat("print a stage and stop: ", absl::StrJoin(compiler::StageNames(), ", ")))
+      ->check(CLI::IsMember(compiler::StageNames()));
+
+  return program.Main(argc, argv);
+}
+
+}  // namespace
+}  // namespace meshseal::tools
+
+int main(int argc, char** argv) { return meshseal::tools::Main(argc, argv); }

@@ -1,0 +1,225 @@
+// meshseal-run: run, compare. Executes sealed plans; no YAML and no compiler inside.
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/session/session.h"
+#include "schema/mesh_view.h"
+#include "schema/reason.h"
+#include "schema/sealed_plan.h"
+#include "schema/status_macros.h"
+#include "tools/arrays/array_file.h"
+#include "tools/arrays/compare.h"
+#include "tools/cli/policy_flags.h"
+#include "tools/cli/program.h"
+
+namespace meshseal::tools {
+namespace {
+
+struct RunFlags {
+  std::string plan;
+  PolicyFlags policy;
+  std::string weights;
+  bool unverified_weights = false;
+  std::string input;
+  std::string output;
+  std::string routing_output;
+  std::optional<uint32_t> layer;
+  bool stack = false;
+  std::string phase = "auto";
+  std::string backend = "reference";
+  std::string ranks = "inproc";
+  bool emulate = false;
+  bool dry_run = false;
+  uint32_t deadline_seconds = 30;
+};
+
+absl::Status Usage(std::string text) { return Refuse(Reason::kUsage, std::move(text)); }
+
+absl::Status CheckFlags(const RunFlags& flags) {
+  if (flags.dry_run) return absl::OkStatus();
+  if (flags.input.empty() || flags.output.empty()) return Usage("--input and --output name the arrays");
+  if (flags.layer.has_value() == flags.stack) return Usage("expected --layer L or --stack, one of them");
+  if (flags.stack && !flags.routing_output.empty()) return Usage("--routing-output goes with --layer");
+  return absl::OkStatus();
+}
+
+// `auto` is decode up to the plan's decode_tokens, prefill above.
+Phase PhaseOf(const RunFlags& flags, const Plan& plan, uint64_t tokens) {
+  if (flags.phase == "auto") return tokens <= plan.limits.decode_tokens ? Phase::kDecode : Phase::kPrefill;
+  return *TermOf<Phase>(flags.phase);
+}
+
+struct Hidden {
+  uint32_t tokens = 0;
+  std::vector<float> values;  // [tokens, hidden]
+};
+
+absl::StatusOr<Hidden> ReadHidden(const std::string& spec, const Plan& plan) {
+  MESHSEAL_ASSIGN_OR_RETURN(const Array array, ReadArray(spec));
+  if (array.shape.size() != 2 || array.shape[1] != plan.hidden || array.shape[0] > UINT32_MAX) {
+    std::string shape;
+    for (const uint64_t extent : array.shape) absl::StrAppend(&shape, shape.empty() ? "" : ", ", extent);
+    return Usage(absl::StrCat(spec, ": shape [", shape, "], the plan takes [tokens, ", plan.hidden, "]"));
+  }
+  Hidden hidden;
+  hidden.tokens = static_cast<uint32_t>(array.shape[0]);
+  MESHSEAL_ASSIGN_OR_RETURN(hidden.values, Float32Values(array));
+  return hidden;
+}
+
+Array MakeInt32Array(std::vector<uint64_t> shape, const std::vector<int32_t>& values) {
+  Array array;
+  array.dtype = DType::kI32;
+  array.shape = std::move(shape);
+  array.data.resize(values.size() * sizeof(int32_t));
+  if (!values.empty()) std::memcpy(array.data.data(), values.data(), array.data.size());
+  return array;
+}
+
+absl::Status WriteRouting(const std::string& path, uint32_t tokens, const runtime::RunResult& result) {
+  const uint64_t top_k = tokens == 0 ? 0 : result.expert_ids.size() / tokens;
+  const std::vector<uint64_t> shape = {tokens, top_k};
+  return WriteSafetensors(path, {{"expert_ids", MakeInt32Array(shape, result.expert_ids)},
+                                 {"expert_weights", MakeFloat32Array(shape, result.expert_weights)}});
+}
+
+void PrintRanks(const SealedPlan& plan, const std::vector<runtime::RunResult>& results) {
+  for (uint32_t rank = 0; rank < results.front().ranks.size(); ++rank) {
+    runtime::StepCounters counters;
+    double seconds = 0;
+    for (const runtime::RunResult& result : results) {
+      counters.gate_up_slots += result.ranks[rank].counters.gate_up_slots;
+      counters.down_slots += result.ranks[rank].counters.down_slots;
+      seconds += result.ranks[rank].seconds;
+    }
+    std::fprintf(stderr, "  rank %u (%s): %llu slots projected up, %llu down, %.1f ms\n", rank,
+                 CoordinateText(CoordinateOf(plan.plan().degrees, rank)).c_str(),
+                 static_cast<unsigned long long>(counters.gate_up_slots),
+                 static_cast<unsigned long long>(counters.down_slots), seconds * 1e3);
+  }
+}
+
+absl::Status RunPlan(const RunFlags& flags) {
+  MESHSEAL_RETURN_IF_ERROR(CheckFlags(flags));
+  MESHSEAL_ASSIGN_OR_RETURN(const Policy policy, flags.policy.Resolve());
+  MESHSEAL_ASSIGN_OR_RETURN(const std::string file, ReadPlanFile(flags.plan));
+  MESHSEAL_ASSIGN_OR_RETURN(SealedPlan opened, SealedPlan::Open(file, policy));
+  Hidden hidden;
+  if (!flags.dry_run) {
+    MESHSEAL_ASSIGN_OR_RETURN(hidden, ReadHidden(flags.input, opened.plan()));
+  }
+
+  runtime::SessionOptions options;
+  options.weights = {flags.weights};
+  options.unverified_weights = flags.unverified_weights;
+  options.backend = flags.backend;
+  options.ranks = flags.ranks;
+  options.emulate = flags.emulate;
+  options.deadline = std::chrono::seconds(flags.deadline_seconds);
+  MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Session> session,
+                            runtime::Session::Create(std::move(opened), options));
+  const SealedPlan& plan = session->plan();
+  const uint32_t world = *WorldOf(plan.plan().degrees);
+  std::fprintf(stderr, "plan %s: %u %s, %s over %s%s\n", HexOf(plan.id()).substr(0, 16).c_str(), world,
+               world == 1 ? "rank" : "ranks", flags.backend.c_str(), flags.ranks.c_str(),
+               plan.plan().mesh.emulated || flags.emulate ? ", EMULATED" : "");
+  if (flags.dry_run) {
+    std::fprintf(stderr, "bound, agreed, reserved and loaded; nothing was run\n");
+    return absl::OkStatus();
+  }
+
+  const Phase phase = PhaseOf(flags, plan.plan(), hidden.tokens);
+  std::vector<float> output(hidden.values.size());
+  std::vector<runtime::RunResult> results;
+  if (flags.stack) {
+    MESHSEAL_RETURN_IF_ERROR(
+        session->RunStack(phase, hidden.tokens, hidden.values, absl::MakeSpan(output), &results));
+  } else {
+    results.emplace_back();
+    runtime::RunRequest request;
+    request.layer = *flags.layer;
+    request.phase = phase;
+    request.tokens = hidden.tokens;
+    request.hidden = hidden.values;
+    request.output = absl::MakeSpan(output);
+    MESHSEAL_RETURN_IF_ERROR(session->Run(request, &results.back()));
+  }
+  MESHSEAL_RETURN_IF_ERROR(WriteNpy(flags.output, {hidden.tokens, plan.plan().hidden}, output));
+  if (!flags.routing_output.empty()) {
+    MESHSEAL_RETURN_IF_ERROR(WriteRouting(flags.routing_output, hidden.tokens, results.front()));
+  }
+  std::fprintf(stderr, "%s of %u tokens through %s\n", WordOf(phase), hidden.tokens,
+               flags.stack ? absl::StrCat(results.size(), " layers").c_str() : absl::StrCat("layer ", *flags.layer).c_str());
+  PrintRanks(plan, results);
+  return absl::OkStatus();
+}
+
+struct CompareFlags {
+  std::string array;
+  std::string reference;
+  double rtol = 0;
+};
+
+absl::Status RunCompare(const CompareFlags& flags) {
+  MESHSEAL_ASSIGN_OR_RETURN(const Array array, ReadArray(flags.array));
+  MESHSEAL_ASSIGN_OR_RETURN(const Array reference, ReadArray(flags.reference));
+  MESHSEAL_ASSIGN_OR_RETURN(const Comparison comparison, CompareArrays(array, reference));
+  if (Print("compare", absl::StrCat(ComparisonText(comparison), "\n")) != 0) return Usage("no comparison printed");
+  if (comparison.ratio <= flags.rtol) return absl::OkStatus();
+  return Refuse(Reason::kDiffers, absl::StrFormat("%s differs from %s: %g is above the tolerance %g", flags.array,
+                                                  flags.reference, comparison.ratio, flags.rtol));
+}
+
+int Main(int argc, char** argv) {
+  Program program("meshseal-run");
+
+  RunFlags run;
+  CLI::App& run_command =
+      program.Add("run",
+                  {"run tiny-ep4.mseal --weights tests/data/tiny-qwen3-moe --unverified-weights --layer 0 "
+                   "--input tests/data/tiny-qwen3-moe/recorded/prompt-7.safetensors:layer.0.hidden_in --output y.npy",
+                   "run tiny-ep4.mseal --weights tests/data/tiny-qwen3-moe --unverified-weights --dry-run"},
+                  [&run] { return Report("run", RunPlan(run)); });
+  run_command.add_option("PLAN", run.plan, "a sealed plan")->required();
+  run.policy.AddTo(run_command);
+  run_command.add_option("--weights", run.weights, "folder of the checkpoint")->required();
+  run_command.add_flag("--unverified-weights", run.unverified_weights, "take weights that no digest of the plan binds");
+  run_command.add_option("--input", run.input, "float32 [tokens, hidden]: x.npy or FILE.safetensors:TENSOR");
+  run_command.add_option("--output", run.output, "y.npy to write; - is standard output");
+  run_command.add_option("--layer", run.layer, "run this layer");
+  run_command.add_flag("--stack", run.stack, "run all layers, each on the output of the one before");
+  run_command.add_option("--phase", run.phase, "auto: decode up to the plan's decode_tokens, else prefill")
+      ->check(CLI::IsMember({"auto", "decode", "prefill"}));
+  run_command.add_option("--backend", run.backend, "reference");
+  run_command.add_option("--ranks", run.ranks, "inproc: ranks are threads");
+  run_command.add_flag("--emulate", run.emulate, "run on other devices than the plan's; labelled");
+  run_command.add_option("--routing-output", run.routing_output, "write expert_ids and expert_weights: r.safetensors");
+  run_command.add_option("--deadline", run.deadline_seconds, "longest wait for a peer, in seconds");
+  run_command.add_flag("--dry-run", run.dry_run, "bind, agree, reserve and load; run nothing");
+
+  CompareFlags compare;
+  CLI::App& compare_command =
+      program.Add("compare",
+                  {"compare y.npy tests/data/tiny-qwen3-moe/recorded/prompt-7.safetensors:layer.0.hidden_out --rtol 2e-5",
+                   "compare a.npy b.npy"},
+                  [&compare] { return Report("compare", RunCompare(compare)); });
+  compare_command.add_option("ARRAY", compare.array, "x.npy or FILE.safetensors:TENSOR")->required();
+  compare_command.add_option("REFERENCE", compare.reference, "what it is measured against")->required();
+  compare_command.add_option("--rtol", compare.rtol, "largest max|D|/max|ref| that is still equal; 0 if not given");
+
+  return program.Main(argc, argv);
+}
+
+}  // namespace
+}  // namespace meshseal::tools
+
+int main(int argc, char** argv) { return meshseal::tools::Main(argc, argv); }
