@@ -1,5 +1,5 @@
-// A look at a file gate by gate, for people: what SealedPlan::Open says, and what can be shown of a file that it refuses.
-// What comes out is for printing. It is not a SealedPlan and cannot become one.
+// A look at a file gate by gate, for people: what SealedPlan::Open says, and what can be shown of a file that it
+// refuses. What comes out is for printing. It is not a SealedPlan and cannot become one.
 #ifndef MESHSEAL_SCHEMA_INSPECT_H_
 #define MESHSEAL_SCHEMA_INSPECT_H_
 
@@ -16,10 +16,10 @@
 namespace meshseal {
 
 struct PlanInspection {
-  absl::Status verdict;               // of SealedPlan::Open
-  std::optional<Gate> refused_at;     // none: the plan passes
-  std::string id;                     // 64 digits as the header holds them; empty for a file without a whole header
-  std::optional<Plan> plan;           // as far as the payload can be read
+  absl::Status verdict;            // of SealedPlan::Open
+  std::optional<Gate> refused_at;  // none: the plan passes
+  std::string id;                  // 64 digits as the header holds them; empty for a file without a whole header
+  std::optional<Plan> plan;        // as far as the payload can be read
 };
 
 PlanInspection InspectPlan(absl::string_view file, const Policy& policy);

@@ -53,6 +53,8 @@ std::vector<uint32_t> GroupOf(const Degrees& degrees, MeshGroup group, uint32_t 
   return ranks;
 }
 
-std::string CoordinateText(const Coordinate& c) { return absl::StrCat("dp", c.dp, " pp", c.pp, " tp", c.tp, " ep", c.ep); }
+std::string CoordinateText(const Coordinate& c) {
+  return absl::StrCat("dp", c.dp, " pp", c.pp, " tp", c.tp, " ep", c.ep);
+}
 
 }  // namespace meshseal

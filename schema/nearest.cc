@@ -29,8 +29,7 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
 
 }  // namespace
 
-std::optional<absl::string_view> Nearest(absl::string_view word,
-                                         absl::Span<const absl::string_view> candidates) {
+std::optional<absl::string_view> Nearest(absl::string_view word, absl::Span<const absl::string_view> candidates) {
   std::optional<absl::string_view> nearest;
   size_t limit = std::max<size_t>(1, word.size() / 3);  // the most edits that still win
   for (const absl::string_view candidate : candidates) {

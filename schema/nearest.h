@@ -12,8 +12,7 @@ namespace meshseal {
 // The candidate with the fewest edits from `word`: insert, delete or replace one byte, or swap two neighbours
 // (the Damerau-Levenshtein distance with no byte edited twice). Nothing when that takes more than max(1,
 // |word| / 3) edits; the first of equals. The result is a view of the candidate.
-std::optional<absl::string_view> Nearest(absl::string_view word,
-                                         absl::Span<const absl::string_view> candidates);
+std::optional<absl::string_view> Nearest(absl::string_view word, absl::Span<const absl::string_view> candidates);
 
 }  // namespace meshseal
 

@@ -49,8 +49,8 @@ struct Degrees {
 struct DeviceKind {
   std::string name;
   MemoryKind memory_kind = MemoryKind::kInvalid;
-  uint64_t memory_bytes = 0;  // per device; for kHost of the whole node, shared by its slots
-  uint64_t usable_bytes = 0;  // of memory_bytes, what a process can get
+  uint64_t memory_bytes = 0;        // per device; for kHost of the whole node, shared by its slots
+  uint64_t usable_bytes = 0;        // of memory_bytes, what a process can get
   uint64_t communicator_bytes = 0;  // what the transport takes for each rank that has peers
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
@@ -192,10 +192,10 @@ struct LayerClass {
   Basis gate_up_basis = Basis::kInvalid;
   Basis down_basis = Basis::kInvalid;
   std::vector<TensorClass> tensors;
-  std::vector<ExpertShard> expert_shards;   // one per expert
-  std::vector<uint32_t> segment_ends;       // the canonical column segments of the intermediate axis, ascending
-  std::vector<uint32_t> tp_segment_ends;    // per tp coordinate: one past its last segment
-  std::vector<Program> programs;            // decode, prefill
+  std::vector<ExpertShard> expert_shards;  // one per expert
+  std::vector<uint32_t> segment_ends;      // the canonical column segments of the intermediate axis, ascending
+  std::vector<uint32_t> tp_segment_ends;   // per tp coordinate: one past its last segment
+  std::vector<Program> programs;           // decode, prefill
   friend bool operator==(const LayerClass&, const LayerClass&) = default;
 };
 

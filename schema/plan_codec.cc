@@ -124,8 +124,7 @@ class Encoder {
 
   Offset<wire::Program> Pack(const Program& program) {
     const auto values = Structs<wire::ValueStruct>(program.values, [](const Value& v) {
-      return wire::ValueStruct(Wire(v.order), Wire(v.width), Wire(v.rows), Wire(v.tp), Wire(v.ep),
-                               v.weighted ? 1 : 0);
+      return wire::ValueStruct(Wire(v.order), Wire(v.width), Wire(v.rows), Wire(v.tp), Wire(v.ep), v.weighted ? 1 : 0);
     });
     const auto steps = Tables<wire::Step>(program.steps);
     const auto layouts = Tables<wire::WorkLayout>(program.layouts);
@@ -171,8 +170,8 @@ class Encoder {
     return wire::CreatePlan(builder_, kPlanFormatMajor, kPlanFormatMinor, compiler_version, &schema, model_name,
                             model_family, deployment_name, sources, mesh, &degrees, stages, plan.layers, plan.hidden,
                             plan.other_weights_bytes, limits, Wire(plan.reduction), Wire(plan.reduce_algorithm),
-                            Wire(plan.output), Wire(plan.numerics), Wire(plan.failure_scope),
-                            Wire(plan.weight_source), ignored, classes, memory, &execution);
+                            Wire(plan.output), Wire(plan.numerics), Wire(plan.failure_scope), Wire(plan.weight_source),
+                            ignored, classes, memory, &execution);
   }
 
   FlatBufferBuilder builder_;
@@ -260,13 +259,11 @@ class Decoder {
     return digest;
   }
 
-  SourceDocument Unpack(const wire::SourceDocument& from) {
-    return {Text(from.name()), Unpack(*from.digest())};
-  }
+  SourceDocument Unpack(const wire::SourceDocument& from) { return {Text(from.name()), Unpack(*from.digest())}; }
 
   DeviceKind Unpack(const wire::DeviceKind& from) {
-    return {Text(from.name()), static_cast<MemoryKind>(from.memory_kind()), from.memory_bytes(),
-            from.usable_bytes(), from.communicator_bytes()};
+    return {Text(from.name()), static_cast<MemoryKind>(from.memory_kind()), from.memory_bytes(), from.usable_bytes(),
+            from.communicator_bytes()};
   }
 
   Node Unpack(const wire::Node& from) { return {Text(from.name()), from.device_kind(), from.slots()}; }
@@ -278,15 +275,15 @@ class Decoder {
     mesh.transport = static_cast<Transport>(from.transport());
     mesh.device_kinds = Tables<DeviceKind>(from.device_kinds());
     mesh.nodes = Tables<Node>(from.nodes());
-    mesh.rank_slots = Structs<RankSlot>(
-        from.rank_slots(), [](const wire::RankSlotStruct& s) { return RankSlot{s.node(), s.slot()}; });
+    mesh.rank_slots = Structs<RankSlot>(from.rank_slots(), [](const wire::RankSlotStruct& s) {
+      return RankSlot{s.node(), s.slot()};
+    });
     return mesh;
   }
 
   Limits Unpack(const wire::Limits& from) {
-    return {from.decode_tokens(), Scalars(from.decode_buckets()), from.prefill_tokens(),
-            from.prefill_chunk(), from.sessions(),                from.per_session_bytes(),
-            from.headroom_bytes()};
+    return {from.decode_tokens(), Scalars(from.decode_buckets()), from.prefill_tokens(), from.prefill_chunk(),
+            from.sessions(),      from.per_session_bytes(),       from.headroom_bytes()};
   }
 
   static Router Unpack(const wire::Router& from) {
@@ -321,7 +318,9 @@ class Decoder {
 
   WorkLayout Unpack(const wire::WorkLayout& from) {
     return {from.experts(), from.columns(), from.grouped_rows(), from.arena_bytes(),
-            Structs<Buffer>(from.buffers(), [](const wire::BufferStruct& b) { return Buffer{b.offset(), b.bytes()}; })};
+            Structs<Buffer>(from.buffers(), [](const wire::BufferStruct& b) {
+              return Buffer{b.offset(), b.bytes()};
+            })};
   }
 
   Program Unpack(const wire::Program& from) {
@@ -341,8 +340,9 @@ class Decoder {
 
   LayerClass Unpack(const wire::LayerClass& from) {
     LayerClass c;
-    c.layers = Structs<LayerRange>(
-        from.layers(), [](const wire::LayerRangeStruct& r) { return LayerRange{r.first(), r.last()}; });
+    c.layers = Structs<LayerRange>(from.layers(), [](const wire::LayerRangeStruct& r) {
+      return LayerRange{r.first(), r.last()};
+    });
     c.experts = from.experts();
     c.top_k = from.top_k();
     c.intermediate = from.intermediate();
@@ -352,8 +352,9 @@ class Decoder {
     c.gate_up_basis = static_cast<Basis>(from.gate_up_basis());
     c.down_basis = static_cast<Basis>(from.down_basis());
     c.tensors = Tables<TensorClass>(from.tensors());
-    c.expert_shards = Structs<ExpertShard>(
-        from.expert_shards(), [](const wire::ExpertShardStruct& e) { return ExpertShard{e.owner(), e.local()}; });
+    c.expert_shards = Structs<ExpertShard>(from.expert_shards(), [](const wire::ExpertShardStruct& e) {
+      return ExpertShard{e.owner(), e.local()};
+    });
     c.segment_ends = Scalars(from.segment_ends());
     c.tp_segment_ends = Scalars(from.tp_segment_ends());
     c.programs = Tables<Program>(from.programs());

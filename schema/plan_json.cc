@@ -101,8 +101,10 @@ Json Of(const TensorClass& tensor) {
 }
 
 Json Of(const LayerClass& c) {
-  return {{"layers",
-           List(c.layers, [](const LayerRange& range) { return Json{{"first", range.first}, {"last", range.last}}; })},
+  return {{"layers", List(c.layers,
+                          [](const LayerRange& range) {
+                            return Json{{"first", range.first}, {"last", range.last}};
+                          })},
           {"experts", c.experts},
           {"top_k", c.top_k},
           {"intermediate", c.intermediate},
@@ -128,7 +130,7 @@ Json Of(const LayerClass& c) {
 }
 
 Json Of(const RankMemory& memory) {
-  return {{"weights", memory.weights},   {"other", memory.other},       {"work", memory.work},
+  return {{"weights", memory.weights},       {"other", memory.other},       {"work", memory.work},
           {"collective", memory.collective}, {"sessions", memory.sessions}, {"total", memory.total},
           {"budget", memory.budget}};
 }

@@ -10,8 +10,8 @@
 
 namespace meshseal {
 
-// `field` is a JSON pointer (RFC 6901) such as /degrees/ep; empty for the whole plan. Reason kUsage for a field that does
-// not exist.
+// `field` is a JSON pointer (RFC 6901) such as /degrees/ep; empty for the whole plan. Reason kUsage for a field that
+// does not exist.
 absl::StatusOr<std::string> PlanJson(const Plan& plan, absl::string_view id, absl::string_view standing,
                                      absl::string_view field);
 

@@ -116,7 +116,7 @@ void AppendProgram(const Plan& plan, const LayerClass& c, const Program& program
       const Value* value = At(program.values, output);
       types.push_back(value == nullptr ? "?" : ValueText(*value));
     }
-    absl::StrAppendFormat(text, "    %-8s = %-30s %-14s : %-38s @ %s\n", OperandsText(step.outputs), StepText(c, step),
+    absl::StrAppendFormat(text, "    %-8s = %-32s %-14s : %-42s @ %s\n", OperandsText(step.outputs), StepText(c, step),
                           OperandsText(step.inputs), absl::StrJoin(types, "; "), OriginText(plan, step.origin));
   }
 }
@@ -132,7 +132,8 @@ void AppendRankTable(const Plan& plan, uint32_t world, std::string* text) {
   for (const LayerClass& c : plan.layer_classes) {
     absl::StrAppendFormat(text, "%s: %d experts, top %d, %d hidden x %d columns\n", LayersText(c), c.experts, c.top_k,
                           plan.hidden, c.intermediate);
-    absl::StrAppend(text, "  rank  coordinate         experts      columns      weights     work        total       of\n");
+    absl::StrAppend(text,
+                    "  rank  coordinate         experts      columns      weights     work        total       of\n");
     for (uint32_t rank = 0; rank < world; ++rank) {
       const Coordinate at = CoordinateOf(plan.degrees, rank);
       const LayerRange columns = ColumnsOf(c, at.tp);
@@ -152,8 +153,8 @@ void AppendRank(const Plan& plan, uint32_t rank, const ListingOptions& options, 
   if (const RankMemory* m = At(plan.memory, rank)) {
     absl::StrAppend(text, "  weights ", ByteText(m->weights), ", not MoE ", ByteText(m->other), ", work ",
                     ByteText(m->work), ", collective ", ByteText(m->collective), ", sessions ", ByteText(m->sessions),
-                    ": ", ByteText(m->total), " of ", ByteText(m->budget), " (",
-                    ByteText(plan.limits.headroom_bytes), " headroom left free)\n");
+                    ": ", ByteText(m->total), " of ", ByteText(m->budget), " (", ByteText(plan.limits.headroom_bytes),
+                    " headroom left free)\n");
   }
   for (const LayerClass& c : plan.layer_classes) {
     if (options.layer.has_value() && !Holds(c, *options.layer)) continue;

@@ -1,5 +1,5 @@
-// A plan as people read it: a listing with half-open ranges, units and the lines of the documents. It may change between
-// versions; scripts read plan_json.h.
+// A plan as people read it: a listing with half-open ranges, units and the lines of the documents. It may change
+// between versions; scripts read plan_json.h.
 #ifndef MESHSEAL_SCHEMA_PLAN_TEXT_H_
 #define MESHSEAL_SCHEMA_PLAN_TEXT_H_
 
@@ -18,9 +18,9 @@ struct ListingOptions {
   std::optional<uint32_t> layer;  // the layer whose programs are listed; absent: one of each layer class
 };
 
-// `id` is the plan id as 64 digits, `standing` what is known of the file: "sealed", or why it was refused. The plan passed
-// the meaning gate, or at least the structure gate: then what does not add up is printed as it stands.
-// Reason kUsage when the plan has no such rank or MoE layer.
+// `id` is the plan id as 64 digits, `standing` what is known of the file: "sealed", or why it was refused. The plan
+// passed the meaning gate, or at least the structure gate: then what does not add up is printed as it stands. Reason
+// kUsage when the plan has no such rank or MoE layer.
 absl::StatusOr<std::string> ListPlan(const Plan& plan, absl::string_view id, absl::string_view standing,
                                      const ListingOptions& options);
 

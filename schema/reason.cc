@@ -9,8 +9,7 @@ namespace meshseal {
 namespace {
 
 constexpr std::array kReasons = {
-#define MESHSEAL_REASON(enumerator, slug, exit_code, meaning) \
-  ReasonRow{Reason::enumerator, slug, exit_code, meaning},
+#define MESHSEAL_REASON(enumerator, slug, exit_code, meaning) ReasonRow{Reason::enumerator, slug, exit_code, meaning},
 #include "schema/reasons.def"
 #undef MESHSEAL_REASON
 };
@@ -40,7 +39,7 @@ absl::StatusCode CodeOf(int exit_code) {
 
 const ReasonRow& RowOf(Reason reason) { return kReasons[static_cast<size_t>(reason)]; }
 
-absl::Status Refuse(Reason reason, std::string text) {
+absl::Status Refuse(Reason reason, absl::string_view text) {
   const ReasonRow& row = RowOf(reason);
   absl::Status status(CodeOf(row.exit_code), text);
   status.SetPayload(kPayloadUrl, absl::Cord(row.slug));

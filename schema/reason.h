@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -29,7 +28,7 @@ struct ReasonRow {
 const ReasonRow& RowOf(Reason reason);
 
 // A status that carries `reason`; `text` says where, what was found and what was expected.
-absl::Status Refuse(Reason reason, std::string text);
+absl::Status Refuse(Reason reason, absl::string_view text);
 
 // The reason a status carries; nothing for a status that was not made by Refuse.
 std::optional<Reason> ReasonOf(const absl::Status& status);

@@ -37,13 +37,10 @@ std::string Quoted(absl::string_view text) {
   constexpr size_t kShown = 120;
   size_t shown = std::min(text.size(), kShown);
   while (shown < text.size() && (static_cast<unsigned char>(text[shown]) & 0xC0u) == 0x80u) --shown;
-  return absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, shown)), shown < text.size() ? "..." : "",
-                      "'");
+  return absl::StrCat("'", absl::Utf8SafeCEscape(text.substr(0, shown)), shown < text.size() ? "..." : "", "'");
 }
 
-std::string ShapeText(absl::Span<const uint64_t> shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
+std::string ShapeText(absl::Span<const uint64_t> shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
 // Walks over the header and keeps count, because nlohmann's SAX events carry no position.
 class CountingIterator {
@@ -98,8 +95,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
       return Fail(Reason::kWeightsHeader, "'data_offsets' has more than 2 entries, expected [begin, end]");
     }
     if (field_ == kShape && entry_.shape.size() == kSafetensorsMaxRank) {
-      return Fail(Reason::kWeightsTensor, absl::StrCat("'shape' has more than ", kSafetensorsMaxRank,
-                                                       " entries, the most read here"));
+      return Fail(Reason::kWeightsTensor,
+                  absl::StrCat("'shape' has more than ", kSafetensorsMaxRank, " entries, the most read here"));
     }
     (field_ == kShape ? entry_.shape : offsets_).push_back(value);
     return true;
@@ -107,11 +104,9 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
 
   bool string(string_t& text) override {
     if (level_ == Level::kMetadata) return CountMetadata(text.size());
-    if (level_ != Level::kEntry || field_ != kDType)
-      return Unexpected(absl::StrCat("the string ", Quoted(text)));
+    if (level_ != Level::kEntry || field_ != kDType) return Unexpected(absl::StrCat("the string ", Quoted(text)));
     if (IsRefusedSafetensorsSpelling(text)) {
-      return Fail(Reason::kWeightsTensor,
-                  absl::StrCat("dtype ", Quoted(text), " is not supported by this version"));
+      return Fail(Reason::kWeightsTensor, absl::StrCat("dtype ", Quoted(text), " is not supported by this version"));
     }
     const std::optional<DType> dtype = DTypeFromSafetensors(text);
     if (!dtype.has_value()) {
@@ -174,9 +169,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     const uint64_t first = consumed_ > kShown ? consumed_ - kShown : 0;
     const std::string before =
         absl::StrReplaceAll(absl::CEscape(header_.substr(first, consumed_ - first)), {{"\\\"", "\""}});
-    status_ =
-        Refuse(Reason::kWeightsHeader,
-               absl::StrCat(file_, ": the header is not strict UTF-8 JSON after '", before, "'", Near()));
+    status_ = Refuse(Reason::kWeightsHeader,
+                     absl::StrCat(file_, ": the header is not strict UTF-8 JSON after '", before, "'", Near()));
     return false;
   }
 
@@ -207,13 +201,11 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
       case Level::kRoot:
         return Fail(Reason::kWeightsHeader, absl::StrCat("found ", found, ", expected an object"));
       case Level::kEntry:
-        return Fail(Reason::kWeightsHeader,
-                    absl::StrCat("'", FieldName(field_), "' is ", found, ", expected ",
-                                 field_ == kDType ? "a string" : "an array"));
+        return Fail(Reason::kWeightsHeader, absl::StrCat("'", FieldName(field_), "' is ", found, ", expected ",
+                                                         field_ == kDType ? "a string" : "an array"));
       case Level::kNumbers:
-        return Fail(Reason::kWeightsHeader,
-                    absl::StrCat("'", FieldName(field_), "' holds ", found, ", expected plain digits up to ",
-                                 kSafetensorsMaxInteger));
+        return Fail(Reason::kWeightsHeader, absl::StrCat("'", FieldName(field_), "' holds ", found,
+                                                         ", expected plain digits up to ", kSafetensorsMaxInteger));
       case Level::kMetadata:
         break;
     }
@@ -249,8 +241,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
       if (name == FieldName(field)) field_ = field;
     }
     if (field_ == kNoField) {
-      return Fail(Reason::kWeightsHeader, absl::StrCat("unknown key ", Quoted(name),
-                                                       ", expected 'dtype', 'shape' and 'data_offsets'"));
+      return Fail(Reason::kWeightsHeader,
+                  absl::StrCat("unknown key ", Quoted(name), ", expected 'dtype', 'shape' and 'data_offsets'"));
     }
     if ((seen_ & field_) != 0) {
       return Fail(Reason::kWeightsHeader, absl::StrCat("key '", name, "' occurs more than once"));
@@ -294,8 +286,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     entry_.begin = offsets_[0];
     entry_.end = offsets_[1];
     if (entry_.end < entry_.begin) {
-      return Fail(Reason::kWeightsTensor,
-                  absl::StrCat("data_offsets ", ShapeText(offsets_), " end before they begin"));
+      return Fail(Reason::kWeightsTensor, absl::StrCat("data_offsets ", ShapeText(offsets_), " end before they begin"));
     }
     if (entry_.end - entry_.begin != *bytes) {
       return Fail(Reason::kWeightsTensor,
@@ -340,25 +331,22 @@ absl::Status CheckCoverage(absl::string_view file, absl::Span<const TensorEntry>
     if (entry.begin != expected) {
       return Refuse(
           Reason::kWeightsTensor,
-          absl::StrCat(
-              file, ": tensor ", Quoted(entry.name), ": data_offsets begin at ", entry.begin, ", expected ",
-              expected,
-              previous == nullptr ? "" : absl::StrCat(", where tensor ", Quoted(previous->name), " ends"),
-              entry.begin < expected ? " (an overlap)" : " (a hole)"));
+          absl::StrCat(file, ": tensor ", Quoted(entry.name), ": data_offsets begin at ", entry.begin, ", expected ",
+                       expected,
+                       previous == nullptr ? "" : absl::StrCat(", where tensor ", Quoted(previous->name), " ends"),
+                       entry.begin < expected ? " (an overlap)" : " (a hole)"));
     }
     if (entry.end > data_size) {
-      return Refuse(Reason::kWeightsTruncated,
-                    absl::StrCat(file, ": tensor ", Quoted(entry.name), ": needs ", entry.end,
-                                 " bytes of data from byte ", data_start, " on, but the file has ", file_size,
-                                 " bytes"));
+      return Refuse(Reason::kWeightsTruncated, absl::StrCat(file, ": tensor ", Quoted(entry.name), ": needs ",
+                                                            entry.end, " bytes of data from byte ", data_start,
+                                                            " on, but the file has ", file_size, " bytes"));
     }
     expected = entry.end;
     previous = &entry;
   }
   if (expected != data_size) {
-    return Refuse(Reason::kWeightsHeader,
-                  absl::StrCat(file, ": the tensors end at byte ", data_start + expected,
-                               ", but the file has ", file_size, " bytes"));
+    return Refuse(Reason::kWeightsHeader, absl::StrCat(file, ": the tensors end at byte ", data_start + expected,
+                                                       ", but the file has ", file_size, " bytes"));
   }
   return absl::OkStatus();
 }
@@ -384,13 +372,11 @@ absl::string_view KindOf(mode_t mode) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(absl::string_view file,
-                                                                absl::string_view header, uint64_t data_start,
-                                                                uint64_t file_size) {
+absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(absl::string_view file, absl::string_view header,
+                                                                uint64_t data_start, uint64_t file_size) {
   if (header.size() < kSmallestHeader || header.size() > kSafetensorsMaxHeaderBytes) {
-    return Refuse(Reason::kWeightsHeader,
-                  absl::StrCat(file, ": the header has ", header.size(), " bytes, expected ", kSmallestHeader,
-                               " to ", kSafetensorsMaxHeaderBytes));
+    return Refuse(Reason::kWeightsHeader, absl::StrCat(file, ": the header has ", header.size(), " bytes, expected ",
+                                                       kSmallestHeader, " to ", kSafetensorsMaxHeaderBytes));
   }
   if (data_start < header.size() || file_size < data_start) {
     return Refuse(Reason::kWeightsTruncated, absl::StrCat(file, ": the header ends at byte ", data_start,
@@ -398,21 +384,19 @@ absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(absl::string_vie
   }
   const uint64_t header_start = data_start - header.size();
   if (header.front() != '{') {
-    return Refuse(Reason::kWeightsHeader,
-                  absl::StrFormat("%s: the header begins with byte 0x%02x, expected '{'", file,
-                                  static_cast<unsigned char>(header.front())));
+    return Refuse(Reason::kWeightsHeader, absl::StrFormat("%s: the header begins with byte 0x%02x, expected '{'", file,
+                                                          static_cast<unsigned char>(header.front())));
   }
   // Only spaces may follow the closing brace. The parser itself would let other white space through, and it
   // takes a NUL for the end of its input.
   const absl::string_view json = header.substr(0, header.find_last_not_of(' ') + 1);
   if (json.back() != '}') {
     return Refuse(Reason::kWeightsHeader,
-                  absl::StrFormat("%s: the header ends with byte 0x%02x, expected '}' and then only spaces",
-                                  file, static_cast<unsigned char>(json.back())));
+                  absl::StrFormat("%s: the header ends with byte 0x%02x, expected '}' and then only spaces", file,
+                                  static_cast<unsigned char>(json.back())));
   }
   if (const size_t nul = json.find('\0'); nul != absl::string_view::npos) {
-    return Refuse(Reason::kWeightsHeader,
-                  absl::StrCat(file, ": the header holds a NUL at byte ", header_start + nul));
+    return Refuse(Reason::kWeightsHeader, absl::StrCat(file, ": the header holds a NUL at byte ", header_start + nul));
   }
 
   HeaderHandler handler(file, json, header_start);
@@ -421,11 +405,9 @@ absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(absl::string_vie
   if (!nlohmann::json::sax_parse(first, last, &handler)) return handler.status();
 
   std::vector<TensorEntry> entries = handler.TakeEntries();
-  std::sort(entries.begin(), entries.end(),
-            [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
-  const auto twice =
-      std::adjacent_find(entries.begin(), entries.end(),
-                         [](const TensorEntry& a, const TensorEntry& b) { return a.name == b.name; });
+  std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
+  const auto twice = std::adjacent_find(entries.begin(), entries.end(),
+                                        [](const TensorEntry& a, const TensorEntry& b) { return a.name == b.name; });
   if (twice != entries.end()) {
     return Refuse(Reason::kWeightsHeader,
                   absl::StrCat(file, ": tensor ", Quoted(twice->name), ": occurs more than once"));
@@ -446,8 +428,7 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::filesystem::pat
   struct stat info = {};
   if (::fstat(opened.descriptor_, &info) != 0) return RefuseOpen(file, errno);
   if (!S_ISREG(info.st_mode)) {
-    return Refuse(Reason::kWeightsFile,
-                  absl::StrCat(file, ": is ", KindOf(info.st_mode), ", expected a regular file"));
+    return Refuse(Reason::kWeightsFile, absl::StrCat(file, ": is ", KindOf(info.st_mode), ", expected a regular file"));
   }
   opened.size_ = static_cast<uint64_t>(info.st_size);
 
@@ -455,9 +436,8 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::filesystem::pat
   const size_t start_size = std::min<uint64_t>(start.size(), opened.size_);
   MESHSEAL_RETURN_IF_ERROR(opened.Read(0, AsBytes(start.data(), start_size)));
   if (absl::string_view(start.data(), start_size) == kLfsPointer) {
-    return Refuse(
-        Reason::kWeightsFile,
-        absl::StrCat(file, ": is a Git LFS pointer, expected the file itself (run 'git lfs pull')"));
+    return Refuse(Reason::kWeightsFile,
+                  absl::StrCat(file, ": is a Git LFS pointer, expected the file itself (run 'git lfs pull')"));
   }
   if (opened.size_ < kLengthBytes + kSmallestHeader) {
     return Refuse(Reason::kWeightsTruncated,
@@ -500,39 +480,35 @@ SafetensorsFile::~SafetensorsFile() {
 }
 
 absl::StatusOr<const TensorEntry*> SafetensorsFile::Find(absl::string_view name) const {
-  const auto at = std::lower_bound(
-      entries_.begin(), entries_.end(), name,
-      [](const TensorEntry& entry, absl::string_view wanted) { return entry.name < wanted; });
+  const auto at =
+      std::lower_bound(entries_.begin(), entries_.end(), name,
+                       [](const TensorEntry& entry, absl::string_view wanted) { return entry.name < wanted; });
   if (at != entries_.end() && at->name == name) return &*at;
   std::vector<absl::string_view> names;
   names.reserve(entries_.size());
   for (const TensorEntry& entry : entries_) names.push_back(entry.name);
   const std::optional<absl::string_view> nearest = Nearest(name, names);
-  return Refuse(
-      Reason::kWeightsTensor,
-      absl::StrCat(file_, ": tensor ", Quoted(name), ": not in the file",
-                   nearest.has_value() ? absl::StrCat(", did you mean ", Quoted(*nearest), "?") : ""));
+  return Refuse(Reason::kWeightsTensor,
+                absl::StrCat(file_, ": tensor ", Quoted(name), ": not in the file",
+                             nearest.has_value() ? absl::StrCat(", did you mean ", Quoted(*nearest), "?") : ""));
 }
 
 absl::Status SafetensorsFile::Read(uint64_t offset, absl::Span<std::byte> out) const {
   if (offset > size_ || out.size() > size_ - offset) {
-    return Refuse(Reason::kWeightsTruncated,
-                  absl::StrCat(file_, ": ", out.size(), " bytes asked for at byte ", offset,
-                               ", but the file has ", size_, " bytes"));
+    return Refuse(Reason::kWeightsTruncated, absl::StrCat(file_, ": ", out.size(), " bytes asked for at byte ", offset,
+                                                          ", but the file has ", size_, " bytes"));
   }
   size_t done = 0;
   while (done < out.size()) {
-    const ssize_t got =
-        ::pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
     if (got < 0) {
       if (errno == EINTR) continue;
-      return Refuse(Reason::kWeightsFile, absl::StrCat(file_, ": cannot be read at byte ", offset + done,
-                                                       ": ", std::generic_category().message(errno)));
+      return Refuse(Reason::kWeightsFile, absl::StrCat(file_, ": cannot be read at byte ", offset + done, ": ",
+                                                       std::generic_category().message(errno)));
     }
     if (got == 0) {
-      return Refuse(Reason::kWeightsTruncated,
-                    absl::StrCat(file_, ": ends at byte ", offset + done, ", but had ", size_,
-                                 " bytes when it was opened"));
+      return Refuse(Reason::kWeightsTruncated, absl::StrCat(file_, ": ends at byte ", offset + done, ", but had ",
+                                                            size_, " bytes when it was opened"));
     }
     done += static_cast<size_t>(got);
   }

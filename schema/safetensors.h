@@ -39,9 +39,8 @@ struct TensorEntry {
 // Checks the header and returns its tensors sorted by name. `header` is the file's bytes [data_start -
 // header.size(), data_start); `file_size` is the size of the whole file; `file` names it in messages. Reads
 // nothing but its arguments.
-absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(absl::string_view file,
-                                                                absl::string_view header, uint64_t data_start,
-                                                                uint64_t file_size);
+absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(absl::string_view file, absl::string_view header,
+                                                                uint64_t data_start, uint64_t file_size);
 
 // An open file with a checked header. Holds the descriptor, so that names and bytes come from one file
 // whatever happens to its path. Const members may be called from several threads at once.

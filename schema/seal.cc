@@ -91,9 +91,8 @@ absl::Status CheckMark(absl::string_view file) {
   const absl::string_view found = file.substr(0, kMark.size());
   if (found == kMark) return absl::OkStatus();
   if (found.empty()) return Refuse(Reason::kNotAPlan, "the file is empty");
-  return Refuse(Reason::kNotAPlan,
-                absl::StrCat("not a sealed file: it starts with ", absl::BytesToHexString(found), ", a sealed file with ",
-                             absl::BytesToHexString(kMark)));
+  return Refuse(Reason::kNotAPlan, absl::StrCat("not a sealed file: it starts with ", absl::BytesToHexString(found),
+                                                ", a sealed file with ", absl::BytesToHexString(kMark)));
 }
 
 absl::Status CheckFormat(absl::string_view file, PayloadType type) {

@@ -20,8 +20,8 @@ namespace {
 // The refusal of `gate`, its text led by the gate's name.
 absl::Status At(Gate gate, const absl::Status& refusal) {
   if (refusal.ok()) return refusal;
-  return Refuse(*ReasonOf(refusal), absl::StrCat("refused at gate '", std::string(GateName(gate)),
-                                                 "': ", std::string(refusal.message())));
+  return Refuse(*ReasonOf(refusal),
+                absl::StrCat("refused at gate '", std::string(GateName(gate)), "': ", std::string(refusal.message())));
 }
 
 absl::Status CheckPolicy(const SealFacts& facts, const Policy& policy) {
@@ -78,8 +78,8 @@ absl::StatusOr<std::string> ReadPlanFile(const std::filesystem::path& path) {
   if (!S_ISREG(facts.st_mode)) return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": not a regular file"));
   const auto size = static_cast<uint64_t>(facts.st_size);
   if (size > kSealSize + kMaxPayload) {
-    return Refuse(Reason::kPayloadTooLarge, absl::StrCat(path.string(), ": ", size, " bytes, a plan has at most ",
-                                                         kSealSize + kMaxPayload));
+    return Refuse(Reason::kPayloadTooLarge,
+                  absl::StrCat(path.string(), ": ", size, " bytes, a plan has at most ", kSealSize + kMaxPayload));
   }
   std::string bytes(size, '\0');
   size_t done = 0;

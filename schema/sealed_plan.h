@@ -27,8 +27,8 @@ struct Policy {
 // Move-only and immutable; safe to share between threads. A moved-from SealedPlan may only be destroyed.
 class SealedPlan {
  public:
-  // All gates over `file`, which is copied first: the caller's memory may change meanwhile. A refusal carries its Reason
-  // and its text starts with the gate's name.
+  // All gates over `file`, which is copied first: the caller's memory may change meanwhile. A refusal carries its
+  // Reason and its text starts with the gate's name.
   static absl::StatusOr<SealedPlan> Open(absl::string_view file, const Policy& policy);
 
   SealedPlan(SealedPlan&&) noexcept = default;
@@ -58,8 +58,8 @@ std::optional<Gate> GateOf(const absl::Status& refusal);
 // cap. Reason kUsage for a file that cannot be opened, kPayloadTooLarge for one above the cap.
 absl::StatusOr<std::string> ReadPlanFile(const std::filesystem::path& path);
 
-// Seals `plan` as of `serial` and opens the result: a plan that would be refused is never written. A refusal means a fault
-// of the caller, the compiler.
+// Seals `plan` as of `serial` and opens the result: a plan that would be refused is never written. A refusal means a
+// fault of the caller, the compiler.
 absl::StatusOr<std::string> SealPlan(const Plan& plan, uint64_t serial);
 
 }  // namespace meshseal

@@ -11,11 +11,11 @@
 #define MESHSEAL_STATUS_JOIN(a, b) MESHSEAL_STATUS_JOIN_INNER(a, b)
 
 // Returns from the enclosing function when `expr` (an absl::Status) is not OK.
-#define MESHSEAL_RETURN_IF_ERROR(expr)                             \
-  do {                                                             \
+#define MESHSEAL_RETURN_IF_ERROR(expr)                                  \
+  do {                                                                  \
     if (absl::Status meshseal_status = (expr); !meshseal_status.ok()) { \
-      return meshseal_status;                                      \
-    }                                                              \
+      return meshseal_status;                                           \
+    }                                                                   \
   } while (false)
 
 // Assigns the value of `expr` (an absl::StatusOr<T>) to `lhs`, or returns its status.

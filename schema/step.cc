@@ -23,8 +23,8 @@ std::vector<StepKind> GrammarOf(Phase phase, Residual residual) {
   std::vector<StepKind> steps;
   switch (phase) {
     case Phase::kDecode:
-      steps = {StepKind::kRoute, StepKind::kGateUp, StepKind::kActivation, StepKind::kDown, StepKind::kCombine,
-               StepKind::kCollective};
+      steps = {StepKind::kRoute, StepKind::kGateUp,  StepKind::kActivation,
+               StepKind::kDown,  StepKind::kCombine, StepKind::kCollective};
       break;
     case Phase::kPrefill:
       steps = {StepKind::kRoute,      StepKind::kScatter, StepKind::kGateUpGrouped, StepKind::kUnscatter,

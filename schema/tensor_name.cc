@@ -25,8 +25,8 @@ std::string TensorName(absl::string_view pattern, uint32_t layer, uint32_t exper
   return absl::StrReplaceAll(pattern, {{kLayer, absl::StrCat(layer)}, {kExpert, absl::StrCat(expert)}});
 }
 
-// Walks both once; after a mismatch it goes back to the last star and lets it take one character more. A number takes all
-// its digits, so there is nothing else to go back to.
+// Walks both once; after a mismatch it goes back to the last star and lets it take one character more. A number takes
+// all its digits, so there is nothing else to go back to.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
   size_t p = 0;
   size_t n = 0;

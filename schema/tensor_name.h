@@ -12,8 +12,8 @@ namespace meshseal {
 // `pattern` with {layer} and {expert} replaced by decimal numbers.
 std::string TensorName(absl::string_view pattern, uint32_t layer, uint32_t expert);
 
-// Whether `name` is one of `pattern`'s: {layer} and {expert} stand for a decimal number without leading zeros, * for any
-// run of characters, everything else for itself.
+// Whether `name` is one of `pattern`'s: {layer} and {expert} stand for a decimal number without leading zeros, * for
+// any run of characters, everything else for itself.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
 }  // namespace meshseal

@@ -38,16 +38,15 @@ namespace meshseal {
 #define MESHSEAL_MEMORY_KIND(X) X(kDiscrete, 1, "discrete") X(kUnified, 2, "unified") X(kHost, 3, "host")
 #define MESHSEAL_TRANSPORT(X) X(kInproc, 1, "inproc") X(kMpi, 2, "mpi") X(kNccl, 3, "nccl")
 // What a tensor is for; the closed list of the manifest.
-#define MESHSEAL_TENSOR_ROLE(X) \
-  X(kRouter, 1, "router") X(kGate, 2, "gate") X(kUp, 3, "up") X(kDown, 4, "down")
+#define MESHSEAL_TENSOR_ROLE(X) X(kRouter, 1, "router") X(kGate, 2, "gate") X(kUp, 3, "up") X(kDown, 4, "down")
 // The named axes of a tensor's shape, in the file's order, slowest first.
 #define MESHSEAL_SHAPE_AXIS(X) X(kHidden, 1, "hidden") X(kIntermediate, 2, "intermediate") X(kExperts, 3, "experts")
 // What the rows of a value stand for.
-#define MESHSEAL_VALUE_ORDER(X)                                                                      \
-  X(kToken, 1, "token")       /* one row per token */                                                \
-  X(kSlot, 2, "slot")         /* row token*k + j */                                                  \
-  X(kRow, 3, "row")           /* grouped by local expert, each group padded to whole tiles */        \
-  X(kRouting, 4, "routing")   /* per slot: expert id and weight */                                   \
+#define MESHSEAL_VALUE_ORDER(X)                                                               \
+  X(kToken, 1, "token")       /* one row per token */                                         \
+  X(kSlot, 2, "slot")         /* row token*k + j */                                           \
+  X(kRow, 3, "row")           /* grouped by local expert, each group padded to whole tiles */ \
+  X(kRouting, 4, "routing")   /* per slot: expert id and weight */                            \
   X(kGrouping, 5, "grouping") /* the permutation between slots and rows */
 // What the columns of a value stand for; `columns` are the rank's own columns of the intermediate axis.
 #define MESHSEAL_VALUE_WIDTH(X) \
@@ -67,12 +66,12 @@ absl::Span<const Term> Terms();
 
 #define MESHSEAL_TERM_ENUMERATOR(enumerator, value, word) enumerator = value,
 #define MESHSEAL_TERM_ROW(enumerator, value, word) Term{value, word},
-#define MESHSEAL_DEFINE_TERMS(Type, LIST)                        \
+#define MESHSEAL_DEFINE_TERMS(Type, LIST)                                     \
   enum class Type : uint8_t { kInvalid = 0, LIST(MESHSEAL_TERM_ENUMERATOR) }; \
-  template <>                                                    \
-  inline absl::Span<const Term> Terms<Type>() {                  \
-    static constexpr Term kRows[] = {LIST(MESHSEAL_TERM_ROW)};   \
-    return kRows;                                                \
+  template <>                                                                 \
+  inline absl::Span<const Term> Terms<Type>() {                               \
+    static constexpr Term kRows[] = {LIST(MESHSEAL_TERM_ROW)};                \
+    return kRows;                                                             \
   }
 
 MESHSEAL_DEFINE_TERMS(Scoring, MESHSEAL_SCORING)

@@ -22,7 +22,8 @@ struct Arena {
   uint64_t bytes = 0;           // multiple of the alignment
 };
 
-// Largest demand first, each at the lowest offset where no live neighbour stands. The sum of all demands must fit 64 bits.
+// Largest demand first, each at the lowest offset where no live neighbour stands. The sum of all demands must fit 64
+// bits.
 Arena PlaceBuffers(const std::vector<Demand>& demands);
 
 }  // namespace meshseal::compiler

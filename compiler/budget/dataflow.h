@@ -1,5 +1,5 @@
-// The dataflow of a layer's program: which step makes and reads which value, how each value is typed, and at which steps
-// its bytes must be intact. Budgeting needs the lifetimes, lowering adds weights, collective and origins.
+// The dataflow of a layer's program: which step makes and reads which value, how each value is typed, and at which
+// steps its bytes must be intact. Budgeting needs the lifetimes, lowering adds weights, collective and origins.
 #ifndef MESHSEAL_COMPILER_BUDGET_DATAFLOW_H_
 #define MESHSEAL_COMPILER_BUDGET_DATAFLOW_H_
 

@@ -86,8 +86,8 @@ class Budgeter {
     layout.experts = shape.experts;
     layout.columns = shape.columns;
     if (budget.tile_rows > 0) {
-      layout.grouped_rows = GroupedRows(budget.max_tokens, checked_.model().experts_per_token.value, shape.experts,
-                                        budget.tile_rows);
+      layout.grouped_rows =
+          GroupedRows(budget.max_tokens, checked_.model().experts_per_token.value, shape.experts, budget.tile_rows);
     }
     std::vector<Demand> demands;
     uint64_t all = 0;
@@ -171,9 +171,8 @@ class Budgeter {
     const uint64_t hidden = checked_.model().hidden_size.value;
     uint64_t bytes = 0;
     for (const TensorSpec& tensor : checked_.model().tensors) {
-      const uint64_t outputs = tensor.role.value == TensorRole::kRouter
-                                   ? checked_.model().experts.value
-                                   : sizing_.Mul(shape.experts, shape.columns);
+      const uint64_t outputs = tensor.role.value == TensorRole::kRouter ? checked_.model().experts.value
+                                                                        : sizing_.Mul(shape.experts, shape.columns);
       bytes = sizing_.Add(bytes, sizing_.Weights(tensor.dtype.value, sizing_.Mul(outputs, hidden)));
     }
     return bytes;
@@ -182,7 +181,8 @@ class Budgeter {
   // all-gather + rank-order sum keeps one slice of every rank: the tokens' rows and a status lane.
   uint64_t CollectiveBytes(uint32_t max_tokens) {
     const uint64_t rows = sizing_.Mul(sizing_.Mul(max_tokens, checked_.model().hidden_size.value), kElementBytes);
-    return sizing_.Mul(sizing_.Add(rows, kStatusLaneBytes), uint64_t{placement_.degrees().tp} * placement_.degrees().ep);
+    return sizing_.Mul(sizing_.Add(rows, kStatusLaneBytes),
+                       uint64_t{placement_.degrees().tp} * placement_.degrees().ep);
   }
 
   const DeviceKindSpec& DeviceOf(uint32_t rank) const {
@@ -218,13 +218,13 @@ void CheckDevices(const CheckedModel& checked, const Placement& placement, const
     const DeviceKindSpec& device = checked.mesh().KindOfNode(place.first);
     const std::string subject =
         members.size() == 1
-            ? absl::StrCat("rank ", largest, " (", CoordinateText(CoordinateOf(placement.degrees(), largest)), ") needs ")
+            ? absl::StrCat("rank ", largest, " (", CoordinateText(CoordinateOf(placement.degrees(), largest)),
+                           ") needs ")
             : absl::StrCat(members.size(), " ranks on node '", checked.mesh().nodes[place.first].name.value, "' need ");
     Diagnostic& error = diagnostics.Error(
         "memory-fits", device.memory.span,
-        absl::StrCat(subject, ByteText(needed), ", ", ByteText(m.budget), " are there (",
-                     ByteText(device.memory.value), " - ",
-                     ByteText(checked.deployment().headroom.value), " headroom)"));
+        absl::StrCat(subject, ByteText(needed), ", ", ByteText(m.budget), " are there (", ByteText(device.memory.value),
+                     " - ", ByteText(checked.deployment().headroom.value), " headroom)"));
     error.notes.push_back({checked.deployment().headroom.span,
                            absl::StrCat("the largest rank ", largest, ": weights ", ByteText(m.weights), ", not MoE ",
                                         ByteText(m.other), ", work ", ByteText(m.work), ", collective ",

@@ -1,5 +1,5 @@
-// MemoryPlan: what every rank needs, in bytes, with proven capacities, against what its device has. Only Budget makes one,
-// and only when everything fits.
+// MemoryPlan: what every rank needs, in bytes, with proven capacities, against what its device has. Only Budget makes
+// one, and only when everything fits.
 #ifndef MESHSEAL_COMPILER_BUDGET_MEMORY_PLAN_H_
 #define MESHSEAL_COMPILER_BUDGET_MEMORY_PLAN_H_
 
@@ -37,9 +37,9 @@ class MemoryPlan {
   std::vector<RankMemory> ranks_;
 };
 
-// The most rows that `tokens` tokens can scatter to a rank with `experts` experts, when each expert's rows are padded to
-// whole tiles. A token has distinct experts, so at most min(top_k, experts) of its slots arrive; N rows on at most A experts
-// fill at most A + floor((N - A) / tile) tiles, and no expert gets more than all tokens.
+// The most rows that `tokens` tokens can scatter to a rank with `experts` experts, when each expert's rows are padded
+// to whole tiles. A token has distinct experts, so at most min(top_k, experts) of its slots arrive; N rows on at most A
+// experts fill at most A + floor((N - A) / tile) tiles, and no expert gets more than all tokens.
 uint64_t GroupedRows(uint64_t tokens, uint64_t top_k, uint64_t experts, uint64_t tile);
 
 // Reports memory-fits for every device whose ranks need more than it has.

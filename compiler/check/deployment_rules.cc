@@ -47,8 +47,8 @@ void DenseTpDividesGroup(absl::string_view rule, const Inputs& inputs, Diagnosti
   const uint64_t group = GroupSize(d);
   if (group % d.dense_tp.value != 0) {
     diagnostics.Error(rule, d.dense_tp.span,
-                      absl::StrCat("dense.tp ", d.dense_tp.value, " does not divide the expert group of tp x ep = ", group,
-                                   " ranks"));
+                      absl::StrCat("dense.tp ", d.dense_tp.value,
+                                   " does not divide the expert group of tp x ep = ", group, " ranks"));
   } else if (d.dense_tp.value != group) {
     diagnostics.Error("not-yet-built", d.dense_tp.span,
                       absl::StrCat("dense.tp ", d.dense_tp.value, " below tp x ep = ", group,
@@ -68,8 +68,9 @@ void StagesCoverLayers(absl::string_view rule, const Inputs& inputs, Diagnostics
   if (!d.stages.has_value()) return;
   const std::vector<uint64_t>& stages = d.stages->value;
   if (stages.size() != d.pp.value) {
-    diagnostics.Error(rule, d.stages->span,
-                      absl::StrCat("stages lists ", stages.size(), " stages, the pipeline degree is ", d.pp.value))
+    diagnostics
+        .Error(rule, d.stages->span,
+               absl::StrCat("stages lists ", stages.size(), " stages, the pipeline degree is ", d.pp.value))
         .notes.push_back({d.pp.span, "one entry for each"});
   }
   uint64_t sum = 0;
@@ -92,9 +93,10 @@ void EpDividesExperts(absl::string_view rule, const Inputs& inputs, Diagnostics&
     diagnostics
         .Error(rule, inputs.deployment.ep.span,
                absl::StrCat("expert-parallel degree ", ep, " does not divide experts ", experts))
-        .notes.push_back({inputs.model.experts.span, absl::StrCat(experts, " experts over ", ep, " ranks leaves ", experts % ep,
-                                                                  " over; placement.uneven: allow gives the first ranks ",
-                                                                  experts / ep + 1, " and the others ", experts / ep)});
+        .notes.push_back(
+            {inputs.model.experts.span, absl::StrCat(experts, " experts over ", ep, " ranks leaves ", experts % ep,
+                                                     " over; placement.uneven: allow gives the first ranks ",
+                                                     experts / ep + 1, " and the others ", experts / ep)});
   }
 }
 
@@ -104,7 +106,8 @@ void TpDividesFfn(absl::string_view rule, const Inputs& inputs, Diagnostics& dia
   if (tp > columns) {
     diagnostics
         .Error(rule, inputs.deployment.tp.span,
-               absl::StrCat("tensor-parallel degree ", tp, " leaves ranks without a column: intermediate_size is ", columns))
+               absl::StrCat("tensor-parallel degree ", tp, " leaves ranks without a column: intermediate_size is ",
+                            columns))
         .notes.push_back({inputs.model.intermediate_size.span, "every rank owns at least one column"});
   } else if (columns % tp != 0 && !inputs.deployment.uneven_cuts) {
     diagnostics
@@ -120,7 +123,9 @@ void HeadsFitDenseTp(absl::string_view rule, const Inputs& inputs, Diagnostics& 
   const uint64_t heads = inputs.model.attention->heads.value;
   const uint64_t dense_tp = inputs.deployment.dense_tp.value;
   if (heads % dense_tp == 0) return;
-  diagnostics.Error(rule, inputs.deployment.dense_tp.span, absl::StrCat("dense.tp ", dense_tp, " does not divide heads ", heads))
+  diagnostics
+      .Error(rule, inputs.deployment.dense_tp.span,
+             absl::StrCat("dense.tp ", dense_tp, " does not divide heads ", heads))
       .notes.push_back({inputs.model.attention->heads.span,
                         absl::StrCat(heads, " heads over ", dense_tp, " ranks leaves ", heads % dense_tp, " over")});
 }
@@ -139,12 +144,14 @@ void KvHeadsFitDenseTp(absl::string_view rule, const Inputs& inputs, Diagnostics
         .notes.push_back({kv_heads.span, "each rank holds whole KV heads"});
     return;
   }
-  diagnostics.Error(rule, dense_tp.span, absl::StrCat("dense.tp ", dense_tp.value, " does not divide kv_heads ", kv_heads.value))
+  diagnostics
+      .Error(rule, dense_tp.span,
+             absl::StrCat("dense.tp ", dense_tp.value, " does not divide kv_heads ", kv_heads.value))
       .notes.push_back({kv_heads.span, dense_tp.value % kv_heads.value == 0
                                            ? absl::StrCat("dense.kv_heads: replicate gives each KV head to ",
                                                           dense_tp.value / kv_heads.value, " ranks, charged whole")
-                                           : absl::StrCat(kv_heads.value, " KV heads over ", dense_tp.value, " ranks leaves ",
-                                                          kv_heads.value % dense_tp.value, " over")});
+                                           : absl::StrCat(kv_heads.value, " KV heads over ", dense_tp.value,
+                                                          " ranks leaves ", kv_heads.value % dense_tp.value, " over")});
 }
 
 void TransportCarriesGroup(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
@@ -156,7 +163,8 @@ void TransportCarriesGroup(absl::string_view rule, const Inputs& inputs, Diagnos
       .Error(rule, inputs.deployment.parallel_span,
              absl::StrCat("an expert group of tp x ep = ", group, " ranks, the mesh's collectives take ",
                           absl::StrJoin(sizes, ", ")))
-      .notes.push_back({inputs.mesh.transport_ranks->span, absl::StrCat("backend ", WordOf(inputs.mesh.transport.value))});
+      .notes.push_back(
+          {inputs.mesh.transport_ranks->span, absl::StrCat("backend ", WordOf(inputs.mesh.transport.value))});
 }
 
 void LimitsAreCoherent(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
@@ -164,7 +172,8 @@ void LimitsAreCoherent(absl::string_view rule, const Inputs& inputs, Diagnostics
   uint64_t last = 0;
   for (const uint64_t bucket : d.decode_buckets.value) {
     if (bucket <= last) {
-      diagnostics.Error(rule, d.decode_buckets.span, absl::StrCat("decode_buckets do not ascend: ", bucket, " after ", last));
+      diagnostics.Error(rule, d.decode_buckets.span,
+                        absl::StrCat("decode_buckets do not ascend: ", bucket, " after ", last));
     }
     last = bucket;
   }
@@ -177,7 +186,8 @@ void LimitsAreCoherent(absl::string_view rule, const Inputs& inputs, Diagnostics
   if (d.prefill_chunk.value > d.prefill_tokens.value) {
     diagnostics
         .Error(rule, d.prefill_chunk.span,
-               absl::StrCat("prefill_chunk ", d.prefill_chunk.value, " is larger than prefill_tokens ", d.prefill_tokens.value))
+               absl::StrCat("prefill_chunk ", d.prefill_chunk.value, " is larger than prefill_tokens ",
+                            d.prefill_tokens.value))
         .notes.push_back({d.prefill_tokens.span, "a prefill is cut into chunks"});
   }
 }

@@ -10,7 +10,8 @@ namespace meshseal::compiler::rules {
 void DevicesAreKnown(absl::string_view rule, const MeshSpec& mesh, Diagnostics& diagnostics) {
   for (const NodeSpec& node : mesh.nodes) {
     if (mesh.FindKind(node.kind.value) != nullptr) continue;
-    diagnostics.Error(rule, node.kind.span, absl::StrCat("device kind '", node.kind.value, "' is not in mesh.device_kinds"));
+    diagnostics.Error(rule, node.kind.span,
+                      absl::StrCat("device kind '", node.kind.value, "' is not in mesh.device_kinds"));
   }
 }
 

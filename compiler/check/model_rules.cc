@@ -80,7 +80,9 @@ void KvHeadsDivideHeads(absl::string_view rule, const Manifest& model, Diagnosti
   const uint64_t heads = model.attention->heads.value;
   const uint64_t kv_heads = model.attention->kv_heads.value;
   if (heads % kv_heads == 0) return;
-  diagnostics.Error(rule, model.attention->kv_heads.span, absl::StrCat("kv_heads ", kv_heads, " does not divide heads ", heads))
+  diagnostics
+      .Error(rule, model.attention->kv_heads.span,
+             absl::StrCat("kv_heads ", kv_heads, " does not divide heads ", heads))
       .notes.push_back({model.attention->heads.span,
                         absl::StrCat(heads, " heads over ", kv_heads, " KV heads leaves ", heads % kv_heads, " over")});
 }
@@ -97,8 +99,9 @@ void TensorRolesComplete(absl::string_view rule, const Manifest& model, Diagnost
     size_t count = 0;
     for (const TensorSpec& tensor : model.tensors) count += tensor.role.value == role ? 1 : 0;
     if (count == 0) {
-      diagnostics.Error(rule, model.tensors_span,
-                        absl::StrCat("weights.tensors has no '", WordOf(role), "': a gated MoE block reads router, gate, up, down"));
+      diagnostics.Error(
+          rule, model.tensors_span,
+          absl::StrCat("weights.tensors has no '", WordOf(role), "': a gated MoE block reads router, gate, up, down"));
     }
   }
 }
@@ -123,8 +126,8 @@ void TensorNamesTellApart(absl::string_view rule, const Manifest& model, Diagnos
     const auto expect = [&](absl::string_view placeholder, size_t expected) {
       if (Count(name, placeholder) == expected) return;
       diagnostics.Error(rule, tensor.name.span,
-                        absl::StrCat("the name of '", WordOf(tensor.role.value), "' has ", std::string(placeholder), " ",
-                                     Count(name, placeholder), " times, expected ", expected));
+                        absl::StrCat("the name of '", WordOf(tensor.role.value), "' has ", std::string(placeholder),
+                                     " ", Count(name, placeholder), " times, expected ", expected));
     };
     expect("{expert}", per_expert ? 1 : 0);
     if (moe_layers > 1) {
@@ -134,8 +137,10 @@ void TensorNamesTellApart(absl::string_view rule, const Manifest& model, Diagnos
     }
     const auto [other, inserted] = seen.emplace(name, &tensor);
     if (!inserted) {
-      diagnostics.Error(rule, tensor.name.span, absl::StrCat("'", WordOf(tensor.role.value), "' reads the same tensor as '",
-                                                             WordOf(other->second->role.value), "'"))
+      diagnostics
+          .Error(rule, tensor.name.span,
+                 absl::StrCat("'", WordOf(tensor.role.value), "' reads the same tensor as '",
+                              WordOf(other->second->role.value), "'"))
           .notes.push_back({other->second->name.span, "the other one"});
     }
   }
@@ -145,8 +150,8 @@ void OneCollective(absl::string_view rule, const Manifest& model, Diagnostics& d
   constexpr absl::string_view kExpected = "{after: combine, op: sum, over: expert_group}";
   if (model.collectives.size() != 1) {
     diagnostics.Error(rule, model.collectives_span,
-                      absl::StrCat("collectives has ", model.collectives.size(), " rows, expected exactly one: ",
-                                   std::string(kExpected)));
+                      absl::StrCat("collectives has ", model.collectives.size(),
+                                   " rows, expected exactly one: ", std::string(kExpected)));
   }
   for (const CollectiveSpec& row : model.collectives) {
     const auto expect = [&](absl::string_view field, const Spanned<std::string>& found, absl::string_view expected,

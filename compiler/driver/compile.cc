@@ -47,8 +47,9 @@ bool Is(const Document& document, DocumentKind kind, absl::string_view expected,
   const std::optional<DocumentKind> found = KindOf(*document.root, diagnostics);
   if (!found.has_value()) return false;
   if (*found == kind) return true;
-  diagnostics.Error("document-kind", document.root->span(),
-                    absl::StrCat("this document is no ", std::string(expected), ": it has no key '", std::string(expected), "'"));
+  diagnostics.Error(
+      "document-kind", document.root->span(),
+      absl::StrCat("this document is no ", std::string(expected), ": it has no key '", std::string(expected), "'"));
   return false;
 }
 
@@ -96,7 +97,8 @@ absl::StatusOr<std::optional<Inputs>> ReadInputs(const Document& document, const
   if (!Is(document, DocumentKind::kDeployment, "deployment", diagnostics)) return std::optional<Inputs>();
   std::optional<Deployment> deployment = ReadDeployment(*document.file, *document.root, diagnostics);
   // What the deployment names can be looked at even when the deployment itself is refused, if only its paths are known.
-  if (!deployment.has_value() && !(request.model.has_value() && request.mesh.has_value())) return std::optional<Inputs>();
+  if (!deployment.has_value() && !(request.model.has_value() && request.mesh.has_value()))
+    return std::optional<Inputs>();
   const auto path_of = [&](const std::optional<std::string>& flag, const auto& named) {
     return flag.has_value() ? *flag : Beside(*document.file, named.value);
   };
@@ -128,8 +130,8 @@ std::string PlacementText(const CheckedModel& checked, const Placement& placemen
     for (uint32_t tp = 0; tp < at.tp; ++tp) first_column += placement.ColumnsOf(tp);
     absl::StrAppendFormat(&text, "rank %d (%s) node %s slot %d: layers [%d,%d) experts [%d,%d) columns [%d,%d)\n", rank,
                           CoordinateText(at), checked.mesh().nodes[slot.node].name.value, slot.slot,
-                          at.pp == 0 ? 0 : placement.stage_ends()[at.pp - 1], placement.stage_ends()[at.pp], first_expert,
-                          first_expert + placement.ExpertsOf(at.ep), first_column,
+                          at.pp == 0 ? 0 : placement.stage_ends()[at.pp - 1], placement.stage_ends()[at.pp],
+                          first_expert, first_expert + placement.ExpertsOf(at.ep), first_column,
                           first_column + placement.ColumnsOf(at.tp));
   }
   return text;
@@ -140,8 +142,8 @@ std::string MemoryText(const MemoryPlan& memory) {
   for (uint32_t rank = 0; rank < memory.ranks().size(); ++rank) {
     const RankMemory& m = memory.ranks()[rank];
     absl::StrAppend(&text, "rank ", rank, ": weights ", ByteText(m.weights), ", not MoE ", ByteText(m.other), ", work ",
-                    ByteText(m.work), ", collective ", ByteText(m.collective), ", sessions ", ByteText(m.sessions), ": ",
-                    ByteText(m.total), " of ", ByteText(m.budget), "\n");
+                    ByteText(m.work), ", collective ", ByteText(m.collective), ", sessions ", ByteText(m.sessions),
+                    ": ", ByteText(m.total), " of ", ByteText(m.budget), "\n");
   }
   return text;
 }

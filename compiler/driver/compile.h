@@ -49,8 +49,8 @@ struct CompileResult {
   std::string stage_text;
 };
 
-// Reason kUsage: a file cannot be opened. Reason kBug: our own gates refuse what was compiled. Violations of rules are not a
-// status: they are in the result, all that the stage could see.
+// Reason kUsage: a file cannot be opened. Reason kBug: our own gates refuse what was compiled. Violations of rules are
+// not a status: they are in the result, all that the stage could see.
 absl::StatusOr<CompileResult> Compile(const CompileRequest& request);
 
 // All checks of one document: a deployment with its model and mesh as far as the budget, a model or a mesh alone.

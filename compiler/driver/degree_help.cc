@@ -1,5 +1,7 @@
 #include "compiler/driver/degree_help.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@ namespace meshseal::compiler {
 namespace {
 
 constexpr size_t kMostListed = 6;
+constexpr uint64_t kMostRanks = 65536;
 
 bool HoldsEveryRule(const Inputs& inputs) {
   Diagnostics diagnostics;
@@ -61,11 +64,17 @@ void AddDegreeHelp(const Inputs& inputs, Diagnostics& diagnostics) {
     wanted = wanted || (rule != nullptr && rule->degrees_help);
   }
   if (!wanted) return;
-  const std::vector<std::string> legal = LegalDegrees(inputs, inputs.mesh.SlotCount());
+  // An emulated mesh takes any world from its slots up: keep the one that was asked for.
+  const Deployment& d = inputs.deployment;
+  const uint64_t asked = d.dp.value * d.pp.value * d.tp.value * d.ep.value;
+  const uint64_t slots = inputs.mesh.SlotCount();
+  const uint64_t world = inputs.mesh.emulated.value && asked <= kMostRanks ? std::max(asked, slots) : slots;
+  const std::vector<std::string> legal = LegalDegrees(inputs, world);
   if (legal.empty()) return;
   const size_t listed = std::min(legal.size(), kMostListed);
-  std::string help = absl::StrCat("degrees that satisfy every rule on this mesh (", inputs.mesh.SlotCount(), " slots): ",
-                                  absl::StrJoin(legal.begin(), legal.begin() + static_cast<std::ptrdiff_t>(listed), "; "));
+  std::string help = absl::StrCat(
+      "degrees that satisfy every rule on this mesh (", world, inputs.mesh.emulated.value ? " ranks): " : " slots): ",
+      absl::StrJoin(legal.begin(), legal.begin() + static_cast<std::ptrdiff_t>(listed), "; "));
   if (listed < legal.size()) absl::StrAppend(&help, "; and ", legal.size() - listed, " more");
   for (Diagnostic& error : diagnostics.errors()) {
     const RuleRow* rule = FindRule(error.rule);

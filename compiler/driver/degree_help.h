@@ -7,7 +7,8 @@
 
 namespace meshseal::compiler {
 
-// Puts the degrees that pass check, place and budget on every error that other degrees may mend; nothing when there are none.
+// Puts the degrees that pass check, place and budget on every error that other degrees may mend; nothing when there are
+// none.
 void AddDegreeHelp(const Inputs& inputs, Diagnostics& diagnostics);
 
 }  // namespace meshseal::compiler

@@ -2,10 +2,10 @@
 #include <string>
 #include <vector>
 
-#include "schema/version.h"
 #include "compiler/lowering/plan_draft.h"
 #include "schema/fingerprint.h"
 #include "schema/plan_codec.h"
+#include "schema/version.h"
 
 namespace meshseal::compiler {
 namespace {
@@ -13,9 +13,7 @@ namespace {
 // The documents of a plan, in this order; an Origin's source is an index into it.
 enum Document : uint32_t { kDeployment = 0, kModel = 1, kMesh = 2 };
 
-SourceDocument DocumentOf(const SourceFile& file) {
-  return {std::string(file.base_name()), Sha256(file.text())};
-}
+SourceDocument DocumentOf(const SourceFile& file) { return {std::string(file.base_name()), Sha256(file.text())}; }
 
 Mesh LowerMesh(const MeshSpec& spec, const Placement& placement) {
   Mesh mesh;
@@ -146,7 +144,8 @@ LayerClass LowerLayers(const CheckedModel& checked, const Placement& placement, 
   layers.expert_shards = placement.expert_shards();
   layers.segment_ends = placement.segment_ends();
   layers.tp_segment_ends = placement.tp_segment_ends();
-  for (const PhaseBudget& phase : memory.phases()) layers.programs.push_back(LowerProgram(phase, model, layers.tensors));
+  for (const PhaseBudget& phase : memory.phases())
+    layers.programs.push_back(LowerProgram(phase, model, layers.tensors));
   return layers;
 }
 

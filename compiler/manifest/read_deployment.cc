@@ -42,8 +42,8 @@ void ReadPlacement(TypedFields& document, Deployment& deployment) {
   deployment.uneven_experts = fields->OptionalAllow("uneven");
   deployment.uneven_cuts = fields->OptionalAllow("uneven_cuts");
   if (const YamlNode* redundant = fields->OptionalNode("redundant_experts")) {
-    const auto count = ReadUnsigned(*redundant, "deployment.placement.redundant_experts", {0, kMostRanks},
-                                    fields->diagnostics());
+    const auto count =
+        ReadUnsigned(*redundant, "deployment.placement.redundant_experts", {0, kMostRanks}, fields->diagnostics());
     if (count.value_or(0) != 0) ReportNotBuilt(redundant->span(), "redundant_experts above 0", fields->diagnostics());
   }
   fields->Finish();
@@ -58,9 +58,9 @@ void ReadStages(TypedFields& document, Deployment& deployment) {
   }
   const auto word = ReadText(*node, "deployment.stages", document.diagnostics());
   if (word.has_value() && *word != "balanced") {
-    document.diagnostics().Error(
-        "unknown-value", node->span(),
-        absl::StrCat("deployment.stages: unknown value '", *word, "', expected 'balanced' or layers per stage such as [12, 12]"));
+    document.diagnostics().Error("unknown-value", node->span(),
+                                 absl::StrCat("deployment.stages: unknown value '", *word,
+                                              "', expected 'balanced' or layers per stage such as [12, 12]"));
   }
 }
 

@@ -17,8 +17,9 @@ std::optional<Attention> ReadAttention(TypedFields& model) {
   if (const YamlNode* kind = fields->OptionalNode("kind")) {
     const auto word = ReadText(*kind, "model.attention.kind", fields->diagnostics());
     if (word.has_value() && *word != "other") {
-      fields->diagnostics().Error("unknown-value", kind->span(),
-                                  absl::StrCat("model.attention.kind: unknown value '", *word, "', the one known is 'other'"));
+      fields->diagnostics().Error(
+          "unknown-value", kind->span(),
+          absl::StrCat("model.attention.kind: unknown value '", *word, "', the one known is 'other'"));
     }
     fields->Finish();
     return std::nullopt;
@@ -109,11 +110,12 @@ std::vector<TensorSpec> ReadTensors(TypedFields& weights) {
   for (const YamlEntry& entry : *node->map()) {
     TensorSpec tensor;
     const YamlNode role(entry.key_span, YamlScalar{entry.key, true});
-    tensor.role = {static_cast<TensorRole>(weights.TermIn(
-                       role, "tensors", Terms<TensorRole>(),
-                       {"router_bias", "selection_bias", "token_table", "gate_up", "gate_bias", "up_bias", "gate_up_bias",
-                        "down_bias", "shared_gate", "shared_up", "shared_gate_up", "shared_down", "shared_expert_gate"})),
-                   entry.key_span};
+    tensor.role = {
+        static_cast<TensorRole>(weights.TermIn(
+            role, "tensors", Terms<TensorRole>(),
+            {"router_bias", "selection_bias", "token_table", "gate_up", "gate_bias", "up_bias", "gate_up_bias",
+             "down_bias", "shared_gate", "shared_up", "shared_gate_up", "shared_down", "shared_expert_gate"})),
+        entry.key_span};
     TypedFields fields(entry.value, absl::StrCat("weights.tensors.", entry.key), weights.diagnostics());
     tensor.name = fields.Text("name");
     if (const YamlNode* dtype = fields.Node("dtype")) {
@@ -122,16 +124,17 @@ std::vector<TensorSpec> ReadTensors(TypedFields& weights) {
       for (const DTypeRow& row : DTypeRows()) {
         if (row.weight) words.push_back({static_cast<uint8_t>(row.dtype), row.name});
       }
-      tensor.dtype.value = static_cast<DType>(
-          fields.TermIn(*dtype, "dtype", words,
-                        {"f8_e4m3", "mxfp4", "nvfp4", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "q2_k", "q3_k", "iq2_xxs",
-                         "iq4_nl", "iq4_xs"}));
+      tensor.dtype.value =
+          static_cast<DType>(fields.TermIn(*dtype, "dtype", words,
+                                           {"f8_e4m3", "mxfp4", "nvfp4", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "q2_k",
+                                            "q3_k", "iq2_xxs", "iq4_nl", "iq4_xs"}));
     }
     if (const YamlNode* shape = fields.Node("shape")) {
       tensor.shape.span = shape->span();
       if (shape->list() == nullptr) {
-        fields.diagnostics().Error("wrong-kind", shape->span(),
-                                   absl::StrCat(fields.name(), ".shape: expected a list of axes, such as [hidden, experts]"));
+        fields.diagnostics().Error(
+            "wrong-kind", shape->span(),
+            absl::StrCat(fields.name(), ".shape: expected a list of axes, such as [hidden, experts]"));
       } else {
         for (const YamlNode& axis : *shape->list()) {
           tensor.shape.value.push_back(

@@ -23,11 +23,12 @@ namespace meshseal::compiler {
 // Words that the manifest language has and this version does not build; a retired word becomes a term.
 using Unbuilt = std::initializer_list<absl::string_view>;
 
-// Each getter is for a required key unless it says otherwise. A value that is missing or wrong is reported and comes back
-// as its type's zero; the reader goes on, and the document is given up at its end.
+// Each getter is for a required key unless it says otherwise. A value that is missing or wrong is reported and comes
+// back as its type's zero; the reader goes on, and the document is given up at its end.
 class TypedFields {
  public:
-  // A node that is no map is reported, and all its fields are absent. `name` leads messages: "deployment.parallel"; it is empty for a whole document.
+  // A node that is no map is reported, and all its fields are absent. `name` leads messages: "deployment.parallel"; it
+  // is empty for a whole document.
   TypedFields(const YamlNode& map, std::string name, Diagnostics& diagnostics);
 
   const std::string& name() const { return name_; }

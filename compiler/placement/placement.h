@@ -17,11 +17,11 @@ std::vector<uint32_t> EvenEnds(uint32_t total, uint32_t parts);
 class Placement {
  public:
   const Degrees& degrees() const { return degrees_; }
-  const std::vector<RankSlot>& rank_slots() const { return rank_slots_; }              // per world rank
-  const std::vector<uint32_t>& stage_ends() const { return stage_ends_; }              // per pp coordinate
-  const std::vector<ExpertShard>& expert_shards() const { return expert_shards_; }     // per expert
-  const std::vector<uint32_t>& segment_ends() const { return segment_ends_; }          // columns
-  const std::vector<uint32_t>& tp_segment_ends() const { return tp_segment_ends_; }    // per tp coordinate
+  const std::vector<RankSlot>& rank_slots() const { return rank_slots_; }            // per world rank
+  const std::vector<uint32_t>& stage_ends() const { return stage_ends_; }            // per pp coordinate
+  const std::vector<ExpertShard>& expert_shards() const { return expert_shards_; }   // per expert
+  const std::vector<uint32_t>& segment_ends() const { return segment_ends_; }        // columns
+  const std::vector<uint32_t>& tp_segment_ends() const { return tp_segment_ends_; }  // per tp coordinate
 
   uint32_t ExpertsOf(uint32_t ep) const;
   uint32_t ColumnsOf(uint32_t tp) const;

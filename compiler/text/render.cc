@@ -18,8 +18,8 @@ constexpr size_t kMaxShownBytes = 200;
 bool SteersTerminal(char32_t c) {
   const bool control = c < 0x20 || (c >= 0x7f && c <= 0x9f);
   const bool line_separator = c == 0x2028 || c == 0x2029;
-  const bool bidirectional = c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
-                             (c >= 0x2066 && c <= 0x2069);
+  const bool bidirectional =
+      c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
   return control || line_separator || bidirectional;
 }
 
@@ -87,8 +87,8 @@ class TextRenderer {
   void Location(const Span& span) {
     if (span.file == nullptr) return;
     const std::string path = Shown(span.file->path());
-    Styled(kBold, span.line == 0 ? absl::StrCat(path, ": ")
-                                 : absl::StrCat(path, ":", span.line, ":", span.column, ": "));
+    Styled(kBold,
+           span.line == 0 ? absl::StrCat(path, ": ") : absl::StrCat(path, ":", span.line, ":", span.column, ": "));
   }
 
   // The source line and, below it, the caret.

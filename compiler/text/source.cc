@@ -17,13 +17,12 @@ namespace meshseal::compiler {
 namespace {
 
 absl::Status RefuseErrno(absl::string_view path, absl::string_view what, int error) {
-  return Refuse(Reason::kUsage, absl::StrCat(path, ": ", what, ": ",
-                                             std::error_code(error, std::generic_category()).message()));
+  return Refuse(Reason::kUsage,
+                absl::StrCat(path, ": ", what, ": ", std::error_code(error, std::generic_category()).message()));
 }
 
 absl::Status RefuseSize(absl::string_view path) {
-  return Refuse(Reason::kUsage,
-                absl::StrCat(path, ": larger than ", kMaxSourceBytes, " bytes, the most that is read"));
+  return Refuse(Reason::kUsage, absl::StrCat(path, ": larger than ", kMaxSourceBytes, " bytes, the most that is read"));
 }
 
 }  // namespace

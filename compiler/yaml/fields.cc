@@ -29,16 +29,14 @@ bool Contains(const std::vector<absl::string_view>& words, absl::string_view wor
 FieldReader::FieldReader(const YamlNode& node, absl::string_view name, Diagnostics& diagnostics)
     : node_(node), name_(name), diagnostics_(diagnostics) {
   if (node_.map() == nullptr) {
-    diagnostics_.Error("wrong-kind", node_.span(),
-                       absl::StrCat(name_, ": expected a map, found ", Describe(node_)));
+    diagnostics_.Error("wrong-kind", node_.span(), absl::StrCat(name_, ": expected a map, found ", Describe(node_)));
   }
 }
 
 const YamlNode* FieldReader::Required(absl::string_view key) {
   const YamlNode* value = Optional(key);
   if (value == nullptr && node_.map() != nullptr) {
-    diagnostics_.Error("missing-field", node_.span(),
-                       absl::StrCat(name_, ": required key '", key, "' is missing"));
+    diagnostics_.Error("missing-field", node_.span(), absl::StrCat(name_, ": required key '", key, "' is missing"));
   }
   return value;
 }

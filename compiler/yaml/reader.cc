@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "compiler/text/utf8.h"
 #include "compiler/yaml/yaml.h"
 
@@ -24,27 +25,46 @@ namespace {
 // Thrown by the event handler, caught where the parser is called: yaml-cpp has no other way to be stopped.
 struct StopReading {};
 
-// The file's text as a stream, without a copy.
+// The file's text as a stream, without a copy. It ends early when the parser reads on and on without an
+// event.
 class TextBuffer : public std::streambuf {
  public:
-  explicit TextBuffer(const std::string& text) {
-    char* begin = const_cast<char*>(text.data());  // the get area is only read
-    setg(begin, begin, begin + text.size());
+  explicit TextBuffer(absl::string_view text) : text_(text) {}
+
+  // The parser has come to byte `offset`.
+  void Reach(size_t offset) { reached_ = std::max(reached_, offset); }
+  size_t reached() const { return reached_; }
+  bool ended_early() const { return ended_early_; }
+
+ protected:
+  int_type underflow() override {
+    constexpr size_t kChunkBytes = 4096;
+    if (given_ > reached_ + kMaxYamlLookahead) ended_early_ = true;
+    if (ended_early_ || given_ == text_.size()) return traits_type::eof();
+    char* begin = const_cast<char*>(text_.data()) + given_;  // the get area is only read
+    const size_t size = std::min(kChunkBytes, text_.size() - given_);
+    given_ += size;
+    setg(begin, begin, begin + size);
+    return traits_type::to_int_type(*begin);
   }
+
+ private:
+  absl::string_view text_;
+  size_t given_ = 0;
+  size_t reached_ = 0;
+  bool ended_early_ = false;
 };
 
 // --- Before parsing: bytes that yaml-cpp would replace, stop at, or skip.
 
 std::optional<std::string> WhyNotText(absl::string_view text, absl::string_view rest) {
-  if (text.size() == rest.size() &&
-      (absl::StartsWith(text, "\xff\xfe") || absl::StartsWith(text, "\xfe\xff"))) {
+  if (text.size() == rest.size() && (absl::StartsWith(text, "\xff\xfe") || absl::StartsWith(text, "\xfe\xff"))) {
     return "the file is UTF-16; write it as UTF-8";
   }
   const std::optional<CodePoint> point = FirstCodePoint(rest);
   if (!point) return absl::StrFormat("byte 0x%02x is not UTF-8", static_cast<uint8_t>(rest[0]));
   const char32_t c = point->value;
-  if (c == '\r' && !absl::StartsWith(rest, "\r\n"))
-    return "a carriage return without a line feed is not read";
+  if (c == '\r' && !absl::StartsWith(rest, "\r\n")) return "a carriage return without a line feed is not read";
   if (c == 0xfeff) return "a byte order mark is not read; write the file without one";
   const bool line_end = c == '\r' || c == '\n';
   const bool control = (c < 0x20 && c != '\t' && !line_end) || (c >= 0x7f && c <= 0x9f);
@@ -72,15 +92,14 @@ bool CheckEncoding(const SourceFile& file, Diagnostics& diagnostics) {
 // yaml-cpp drops a directive without an event, even an unknown one at the end of a map. No line may begin
 // with '%'; inside a quoted scalar, the line can be indented.
 bool CheckDirectives(const SourceFile& file, Diagnostics& diagnostics) {
-  bool ok = true;
   for (uint32_t line = 1; line <= file.line_count(); ++line) {
     const absl::string_view text = file.Line(line);
     if (!absl::StartsWith(text, "%")) continue;
     diagnostics.Error("yaml-one-document", Span{&file, line, 1, static_cast<uint32_t>(text.size())},
                       "a directive ('%' at the start of a line) is not read");
-    ok = false;
+    return false;
   }
-  return ok;
+  return true;
 }
 
 // --- The parser's own refusals, in our words. The first row that its message begins with counts.
@@ -93,9 +112,10 @@ struct SyntaxRow {
 
 constexpr absl::string_view kAnchorText = "anchors are not read; write the value out";
 constexpr absl::string_view kAliasText = "aliases are not read; write the value out";
+constexpr absl::string_view kUnclosedText = "a quoted string is not closed";
 constexpr absl::string_view kTagText = "tags are not read; the field decides what a value means";
 
-constexpr auto kSyntaxRows = std::to_array<SyntaxRow>({
+const auto kSyntaxRows = std::to_array<SyntaxRow>({
     {YAML::ErrorMsg::END_OF_MAP_FLOW, "yaml-syntax", "expected ',' or '}' here"},
     {YAML::ErrorMsg::END_OF_MAP, "yaml-syntax", "expected a key and ':' at this map's indentation here"},
     {YAML::ErrorMsg::END_OF_SEQ_FLOW, "yaml-syntax", "expected ',' or ']' here"},
@@ -105,13 +125,12 @@ constexpr auto kSyntaxRows = std::to_array<SyntaxRow>({
     {YAML::ErrorMsg::INVALID_ESCAPE, "yaml-syntax", "this escape does not exist"},
     {YAML::ErrorMsg::UNKNOWN_TOKEN, "yaml-syntax", "a value cannot begin with this character; quote it"},
     {YAML::ErrorMsg::DOC_IN_SCALAR, "yaml-syntax", "'---' or '...' stands in a quoted string"},
-    {YAML::ErrorMsg::EOF_IN_SCALAR, "yaml-syntax", "a quoted string is not closed"},
+    {YAML::ErrorMsg::EOF_IN_SCALAR, "yaml-syntax", kUnclosedText},
     {YAML::ErrorMsg::TAB_IN_INDENTATION, "yaml-syntax", "a tab cannot indent; use spaces"},
     {YAML::ErrorMsg::FLOW_END, "yaml-syntax", "this bracket closes nothing"},
     {YAML::ErrorMsg::BLOCK_ENTRY, "yaml-syntax", "a list item ('- ') cannot stand here"},
     {YAML::ErrorMsg::MAP_KEY, "yaml-syntax", "'?' cannot stand here"},
-    {YAML::ErrorMsg::MAP_VALUE, "yaml-syntax",
-     "':' cannot stand here; check the indentation, or quote the text"},
+    {YAML::ErrorMsg::MAP_VALUE, "yaml-syntax", "':' cannot stand here; check the indentation, or quote the text"},
     {YAML::ErrorMsg::ZERO_INDENT_IN_BLOCK, "yaml-syntax", "a block scalar's indentation cannot be 0"},
     {YAML::ErrorMsg::CHAR_IN_BLOCK, "yaml-syntax", "this cannot follow '|' or '>'"},
     {YAML::ErrorMsg::MULTIPLE_ANCHORS, "yaml-anchor", kAnchorText},
@@ -135,25 +154,33 @@ const SyntaxRow& SyntaxRowOf(absl::string_view parser_text) {
 
 // --- Lengths, which the parser does not give.
 
-// Bytes of a quoted string that begins `text`, up to the closing quote or the end of its first line.
-size_t QuotedLength(absl::string_view text) {
+bool IsQuote(char c) { return c == '"' || c == '\''; }
+
+// Bytes of the quoted string that begins `text`, quotes included; nothing when it is not closed.
+std::optional<size_t> QuotedLength(absl::string_view text) {
   const char quote = text[0];
   for (size_t i = 1; i < text.size(); ++i) {
-    if (text[i] == '\n') return i > 1 && text[i - 1] == '\r' ? i - 1 : i;
-    if (quote == '"' && text[i] == '\\' && i + 1 < text.size() && text[i + 1] != '\n') {
+    if (quote == '"' && text[i] == '\\') {
       ++i;
     } else if (text[i] == quote) {
       if (quote == '"' || !absl::StartsWith(text.substr(i + 1), "'")) return i + 1;
       ++i;  // '' stands for one quote
     }
   }
-  return text.size();
+  return std::nullopt;
+}
+
+// `text` up to the end of its first line.
+absl::string_view FirstLine(absl::string_view text) {
+  text = text.substr(0, text.find('\n'));
+  absl::ConsumeSuffix(&text, "\r");
+  return text;
 }
 
 // Bytes at the start of `text` that a scalar of value `value` covers, its first line at most.
 size_t ScalarLength(absl::string_view text, absl::string_view value) {
   if (text.empty()) return 0;
-  if (text[0] == '"' || text[0] == '\'') return QuotedLength(text);
+  if (IsQuote(text[0])) return FirstLine(text.substr(0, QuotedLength(text).value_or(text.size()))).size();
   if (text[0] == '|' || text[0] == '>') return 1;
   // A plain scalar reads as written up to its first line's last visible character.
   const size_t most = std::min(text.size(), value.size());
@@ -167,10 +194,20 @@ size_t ScalarLength(absl::string_view text, absl::string_view value) {
 
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(const SourceFile& file, Diagnostics& diagnostics) : file_(file), diagnostics_(diagnostics) {}
+  TreeBuilder(const SourceFile& file, TextBuffer& buffer, Diagnostics& diagnostics)
+      : file_(file), buffer_(buffer), diagnostics_(diagnostics) {}
 
   // The document's root; nothing for an empty one.
   std::optional<YamlNode> TakeRoot() { return std::move(root_); }
+
+  // In a document that breaks off, the parser makes up keys and empty values before it says so. To be called
+  // when it has not broken off.
+  void ReportSuspects() {
+    for (Diagnostic& suspect : suspects_) {
+      diagnostics_.Error(suspect.rule, suspect.span, std::move(suspect.text));
+    }
+    suspects_.clear();
+  }
 
   Span At(const YAML::Mark& mark, size_t length) const { return file_.At(Offset(mark), length); }
 
@@ -181,10 +218,9 @@ class TreeBuilder : public YAML::EventHandler {
     }
     // Whatever follows the root, the parser takes for another document.
     if (absl::StartsWith(Rest(mark), "---")) {
-      diagnostics_.Error("yaml-one-document", At(mark, 3), "a second document starts here; a file holds one");
+      Error("yaml-one-document", At(mark, 3), "a second document starts here; a file holds one");
     } else {
-      diagnostics_.Error("yaml-unread-input", At(mark, 1),
-                         "this and what follows is outside the document and would not be read");
+      Error("yaml-unread-input", At(mark, 1), "this and what follows is outside the document and would not be read");
     }
     throw StopReading();
   }
@@ -192,29 +228,28 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
-    diagnostics_.Error("yaml-anchor", At(mark, 1), absl::StrCat("anchor ", Quoted(name), ": ", kAnchorText));
+    Error("yaml-anchor", At(mark, 1), absl::StrCat("anchor ", Quoted(name), ": ", kAnchorText));
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override {
-    diagnostics_.Error("yaml-alias", At(mark, 1), std::string(kAliasText));
     Count(mark);
+    Error("yaml-alias", At(mark, 1), std::string(kAliasText));
     AddRefused(At(mark, 1));
   }
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override {
     Count(mark);
     if (open_.empty()) return;  // the whole document is empty
-    Open& parent = open_.back();
+    const Open& parent = open_.back();
     if (!parent.is_map) {
-      diagnostics_.Error("yaml-empty-value", parent.span,
-                         absl::StrCat("item ", parent.items.size() + 1, " of this list has no value"));
+      Suspect("yaml-empty-value", parent.span,
+              absl::StrCat("item ", parent.items.size() + 1, " of this list has no value"));
     } else if (!parent.key) {
-      diagnostics_.Error("yaml-key-not-scalar", At(mark, 1), "a key is empty or null");
+      Suspect("yaml-key-not-scalar", At(mark, 1), "a key is empty or null");
     } else if (!parent.key->refused) {
-      diagnostics_.Error("yaml-empty-value", parent.key->span,
-                         absl::StrCat("key ", Quoted(parent.key->text), " has no value"));
+      Suspect("yaml-empty-value", parent.key->span, absl::StrCat("key ", Quoted(parent.key->text), " has no value"));
     }
-    AddRefused(At(mark, 0));
+    AddRefused(At(mark, 1));
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t /*anchor*/,
@@ -222,6 +257,11 @@ class TreeBuilder : public YAML::EventHandler {
     Count(mark);
     const size_t length = ScalarLength(Rest(mark), value);
     CheckTag(mark, tag);
+    // The parser takes the end of the file for the closing quote when the last line has an end.
+    if (length > 0 && IsQuote(Rest(mark)[0]) && !QuotedLength(Rest(mark))) {
+      Error("yaml-syntax", At(mark, length), std::string(kUnclosedText));
+      throw StopReading();
+    }
     if (value.size() > kMaxScalarBytes) {
       Stop(At(mark, length), absl::StrCat("text of ", value.size(), " bytes; the most is ", kMaxScalarBytes));
     }
@@ -255,7 +295,7 @@ class TreeBuilder : public YAML::EventHandler {
   struct Key {
     std::string text;
     Span span;
-    bool refused = false;  // reported; it and its value are left out of the map
+    bool refused = false;  // it and its value are left out of the map
   };
 
   // A map or list whose end has not been seen.
@@ -270,16 +310,34 @@ class TreeBuilder : public YAML::EventHandler {
   size_t Offset(const YAML::Mark& mark) const {
     return mark.pos < 0 ? 0 : std::min(static_cast<size_t>(mark.pos), file_.text().size());
   }
-  absl::string_view Rest(const YAML::Mark& mark) const {
-    return absl::string_view(file_.text()).substr(Offset(mark));
-  }
+  absl::string_view Rest(const YAML::Mark& mark) const { return absl::string_view(file_.text()).substr(Offset(mark)); }
 
   [[noreturn]] void Stop(const Span& span, std::string text) {
     diagnostics_.Error("yaml-limit", span, std::move(text));
     throw StopReading();
   }
 
+  Diagnostic& Error(absl::string_view rule, const Span& span, std::string text) {
+    CountError(span);
+    return diagnostics_.Error(rule, span, std::move(text));
+  }
+
+  // An error unless the parser turns out to have made up its cause.
+  void Suspect(absl::string_view rule, const Span& span, std::string text) {
+    CountError(span);
+    suspects_.push_back(Diagnostic{span, std::string(rule), std::move(text), {}, ""});
+  }
+
+  void CountError(const Span& span) {
+    if (++error_count_ > kMaxYamlErrors) {
+      Stop(span, absl::StrCat("more than ", kMaxYamlErrors, " errors in one file; the rest is not read"));
+    }
+  }
+
+  // For every event that begins a node.
   void Count(const YAML::Mark& mark) {
+    if (buffer_.ended_early()) throw StopReading();  // the parser sees an end that is not there
+    buffer_.Reach(Offset(mark));
     if (++nodes_ > kMaxYamlNodes) {
       Stop(At(mark, 1), absl::StrCat("more than ", kMaxYamlNodes, " keys and values in one file"));
     }
@@ -289,7 +347,7 @@ class TreeBuilder : public YAML::EventHandler {
   void CheckTag(const YAML::Mark& mark, const std::string& tag) {
     const absl::string_view rest = Rest(mark);
     if (tag != "?" && (tag != "!" || absl::StartsWith(rest, "!"))) {
-      diagnostics_.Error("yaml-tag", At(mark, 1), std::string(kTagText));
+      Error("yaml-tag", At(mark, 1), std::string(kTagText));
     }
   }
 
@@ -299,9 +357,6 @@ class TreeBuilder : public YAML::EventHandler {
     const Span span = At(mark, 1);
     if (open_.size() == kMaxYamlDepth) {
       Stop(span, absl::StrCat("maps and lists are nested more than ", kMaxYamlDepth, " deep"));
-    }
-    if (KeyIsDue()) {
-      diagnostics_.Error("yaml-key-not-scalar", span, absl::StrCat("a key is a ", is_map ? "map" : "list"));
     }
     Open opened;
     opened.span = span;
@@ -323,17 +378,24 @@ class TreeBuilder : public YAML::EventHandler {
     map.key = Key{std::move(scalar.text), span};
   }
 
-  // The place of a key or value that has been reported is taken.
-  void AddRefused(const Span& span) { Add(YamlNode(span, YamlScalar{})); }
+  // Takes the place of a key or value that is refused.
+  void AddRefused(const Span& span) {
+    if (KeyIsDue()) {
+      open_.back().key = Key{"", span, /*refused=*/true};
+    } else {
+      Add(YamlNode(span, YamlScalar{}));
+    }
+  }
 
-  // A finished value goes to what contains it. Where a key is due, it has been reported when it began.
+  // A finished value goes to what contains it. Only a map or list can come where a key is due.
   void Add(YamlNode node) {
     if (open_.empty()) {
       root_ = std::move(node);
     } else if (Open& parent = open_.back(); !parent.is_map) {
       parent.items.push_back(std::move(node));
     } else if (!parent.key) {
-      parent.key = Key{"", node.span(), /*refused=*/true};
+      Suspect("yaml-key-not-scalar", node.span(), node.kind() == YamlKind::kMap ? "a key is a map" : "a key is a list");
+      AddRefused(node.span());
     } else {
       if (!parent.key->refused) {
         parent.entries.push_back({std::move(parent.key->text), parent.key->span, std::move(node)});
@@ -345,8 +407,7 @@ class TreeBuilder : public YAML::EventHandler {
   void CheckDuplicates(const YamlNode::Map& entries) {
     std::vector<size_t> order(entries.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return entries[a].key < entries[b].key; });
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return entries[a].key < entries[b].key; });
     size_t first = 0;  // of the run of equal keys
     for (size_t i = 1; i < order.size(); ++i) {
       const YamlEntry& entry = entries[order[i]];
@@ -355,15 +416,17 @@ class TreeBuilder : public YAML::EventHandler {
         first = i;
         continue;
       }
-      diagnostics_
-          .Error("duplicate-key", entry.key_span,
-                 absl::StrCat("key ", Quoted(entry.key), " stands here again"))
-          .notes.push_back({earlier.key_span, "the first one is here"});
+      Diagnostic& error =
+          Error("duplicate-key", entry.key_span, absl::StrCat("key ", Quoted(entry.key), " stands here again"));
+      error.notes.push_back({earlier.key_span, "the first one is here"});
     }
   }
 
   const SourceFile& file_;
+  TextBuffer& buffer_;
   Diagnostics& diagnostics_;
+  size_t error_count_ = 0;
+  std::vector<Diagnostic> suspects_;
   bool document_seen_ = false;
   size_t nodes_ = 0;
   std::vector<Open> open_;  // outermost first
@@ -376,22 +439,28 @@ std::optional<YamlNode> ReadYaml(const SourceFile& file, Diagnostics& diagnostic
   if (!CheckEncoding(file, diagnostics) || !CheckDirectives(file, diagnostics)) return std::nullopt;
 
   const size_t errors_before = diagnostics.size();
-  TreeBuilder builder(file, diagnostics);
+  TextBuffer buffer(file.text());
+  TreeBuilder builder(file, buffer, diagnostics);
   try {
-    TextBuffer buffer(file.text());
     std::istream stream(&buffer);
     YAML::Parser parser(stream);
     // The parser stops after one root without looking on. The second call makes it say what it left.
     if (parser.HandleNextDocument(builder)) parser.HandleNextDocument(builder);
+    builder.ReportSuspects();
   } catch (const StopReading&) {
-    return std::nullopt;
+    builder.ReportSuspects();
   } catch (const YAML::Exception& error) {
-    const SyntaxRow& row = SyntaxRowOf(error.msg);
-    diagnostics.Error(row.rule, builder.At(error.mark, 1), std::string(row.text));
-    return std::nullopt;
+    if (!buffer.ended_early()) {
+      const SyntaxRow& row = SyntaxRowOf(error.msg);
+      diagnostics.Error(row.rule, builder.At(error.mark, 1), std::string(row.text));
+    }
   }
-  std::optional<YamlNode> root = builder.TakeRoot();
+  if (buffer.ended_early()) {
+    diagnostics.Error("yaml-limit", file.At(buffer.reached(), 1),
+                      absl::StrCat("no key or value is complete within ", kMaxYamlLookahead, " bytes"));
+  }
   if (diagnostics.size() > errors_before) return std::nullopt;
+  std::optional<YamlNode> root = builder.TakeRoot();
   if (!root) diagnostics.Error("yaml-empty", Span{&file}, "the file holds no value");
   return root;
 }

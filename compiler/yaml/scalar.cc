@@ -33,8 +33,7 @@ Diagnostic& RefuseValue(const YamlNode& node, absl::string_view name, const Due&
   return diagnostics.Error(due.rule, node.span(), std::move(text));
 }
 
-const YamlScalar* ScalarOf(const YamlNode& node, absl::string_view name, const Due& due,
-                           Diagnostics& diagnostics) {
+const YamlScalar* ScalarOf(const YamlNode& node, absl::string_view name, const Due& due, Diagnostics& diagnostics) {
   const YamlScalar* scalar = node.scalar();
   if (scalar == nullptr) {
     RefuseValue(node, name, Due{"wrong-kind", due.expected, due.noun}, "", diagnostics);
@@ -135,8 +134,7 @@ constexpr auto kByteUnits = std::to_array<UnitRow>({
 });
 constexpr auto kByteRateUnits = std::to_array<UnitRow>({{"GB/s", 1'000'000'000}});
 constexpr auto kFlopRateUnits = std::to_array<UnitRow>({{"TFLOP/s", 1'000'000'000'000}});
-constexpr auto kTimeUnits =
-    std::to_array<UnitRow>({{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}});
+constexpr auto kTimeUnits = std::to_array<UnitRow>({{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}});
 
 struct Quantity {
   Due due;
@@ -145,10 +143,8 @@ struct Quantity {
 };
 
 const Quantity kSize = {{"bad-size", "a size such as 4GiB", "size"}, kByteUnits, "bytes"};
-const Quantity kByteRate = {
-    {"bad-rate", "a rate such as 450GB/s", "rate"}, kByteRateUnits, "bytes per second"};
-const Quantity kFlopRate = {
-    {"bad-rate", "a rate such as 989TFLOP/s", "rate"}, kFlopRateUnits, "operations per second"};
+const Quantity kByteRate = {{"bad-rate", "a rate such as 450GB/s", "rate"}, kByteRateUnits, "bytes per second"};
+const Quantity kFlopRate = {{"bad-rate", "a rate such as 989TFLOP/s", "rate"}, kFlopRateUnits, "operations per second"};
 const Quantity kDuration = {{"bad-duration", "a time such as 10us", "time"}, kTimeUnits, "nanoseconds"};
 
 // Why `text`, of which the first `digits` bytes are digits and the rest is no unit, is not a quantity.
@@ -172,9 +168,8 @@ std::optional<uint64_t> ReadQuantity(const YamlNode& node, absl::string_view nam
                                 [&](const UnitRow& candidate) { return candidate.name == unit; });
   if (digits == 0 || row == quantity.units.end()) {
     RefuseValue(node, name, quantity.due, WhyNotQuantity(*text, digits), diagnostics).help = absl::StrCat(
-        "units: ", absl::StrJoin(quantity.units, " ", [](std::string* out, const UnitRow& known) {
-          absl::StrAppend(out, known.name);
-        }));
+        "units: ", absl::StrJoin(quantity.units, " ",
+                                 [](std::string* out, const UnitRow& known) { absl::StrAppend(out, known.name); }));
     return std::nullopt;
   }
   if (!IsWholeNumber(number)) {
@@ -185,8 +180,8 @@ std::optional<uint64_t> ReadQuantity(const YamlNode& node, absl::string_view nam
   const std::optional<uint64_t> value = count ? CheckedMul(*count, row->factor) : std::nullopt;
   if (!value) {
     diagnostics.Error("out-of-range", node.span(),
-                      absl::StrCat(name, ": ", Quoted(*text), " is more than ",
-                                   std::numeric_limits<uint64_t>::max(), " ", quantity.base));
+                      absl::StrCat(name, ": ", Quoted(*text), " is more than ", std::numeric_limits<uint64_t>::max(),
+                                   " ", quantity.base));
   }
   return value;
 }
@@ -208,8 +203,7 @@ std::optional<IndexRange> ReadRangeItem(const YamlNode& node, absl::string_view 
   const std::optional<uint64_t> first = ToUnsigned(first_text);
   const std::optional<uint64_t> last = ToUnsigned(last_text);
   if (!first || !last || *first >= end || *last >= end) {
-    diagnostics.Error("out-of-range", node.span(),
-                      absl::StrCat(name, ": ", Quoted(*text), " is not below ", end));
+    diagnostics.Error("out-of-range", node.span(), absl::StrCat(name, ": ", Quoted(*text), " is not below ", end));
     return std::nullopt;
   }
   if (*last < *first) {
@@ -247,8 +241,8 @@ std::optional<uint64_t> ReadUnsigned(const YamlNode& node, absl::string_view nam
   const std::optional<uint64_t> value = ToUnsigned(*text);
   if (!value || *value < range.least || *value > range.most) {
     diagnostics.Error("out-of-range", node.span(),
-                      absl::StrCat(name, ": expected a whole number from ", range.least, " to ", range.most,
-                                   ", found ", Quoted(*text)));
+                      absl::StrCat(name, ": expected a whole number from ", range.least, " to ", range.most, ", found ",
+                                   Quoted(*text)));
     return std::nullopt;
   }
   return value;
@@ -292,8 +286,7 @@ std::optional<uint64_t> ReadBytes(const YamlNode& node, absl::string_view name, 
   return ReadQuantity(node, name, kSize, diagnostics);
 }
 
-std::optional<uint64_t> ReadRate(const YamlNode& node, absl::string_view name, Rate rate,
-                                 Diagnostics& diagnostics) {
+std::optional<uint64_t> ReadRate(const YamlNode& node, absl::string_view name, Rate rate, Diagnostics& diagnostics) {
   return ReadQuantity(node, name, rate == Rate::kBytesPerSecond ? kByteRate : kFlopRate, diagnostics);
 }
 
@@ -308,8 +301,8 @@ const YamlNode::List* ReadList(const YamlNode& node, absl::string_view name, Dia
   return node.list();
 }
 
-std::optional<std::vector<Spanned<IndexRange>>> ReadRanges(const YamlNode& node, absl::string_view name,
-                                                           uint64_t end, Diagnostics& diagnostics) {
+std::optional<std::vector<Spanned<IndexRange>>> ReadRanges(const YamlNode& node, absl::string_view name, uint64_t end,
+                                                           Diagnostics& diagnostics) {
   const YamlNode::List* items = node.list();
   if (items == nullptr) {
     RefuseValue(node, name, Due{"wrong-kind", "a list of indices and ranges such as [0-2, 5]", "list"}, "",

@@ -44,8 +44,8 @@ std::optional<uint64_t> ReadUnsigned(const YamlNode& node, absl::string_view nam
 // A plain true or false. Rule: bad-boolean.
 std::optional<bool> ReadBool(const YamlNode& node, absl::string_view name, Diagnostics& diagnostics);
 
-// A plain -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?, rounded to the nearest double; refused where that
-// would be infinite, or 0 or denormal by underflow. Rule: bad-number.
+// A plain -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?, rounded to the nearest double; out of range where
+// that would be infinite, or 0 without being written as 0. Rule: bad-number.
 std::optional<double> ReadFloat(const YamlNode& node, absl::string_view name, Diagnostics& diagnostics);
 
 // Any scalar, quoted or not, as it reads; it may be empty.
@@ -57,16 +57,15 @@ std::optional<uint64_t> ReadBytes(const YamlNode& node, absl::string_view name, 
 
 // A plain whole number followed by the rate's unit. In bytes (1 GB = 10^9) or floating-point operations (1
 // TFLOP = 10^12) per second. Rule: bad-rate.
-std::optional<uint64_t> ReadRate(const YamlNode& node, absl::string_view name, Rate rate,
-                                 Diagnostics& diagnostics);
+std::optional<uint64_t> ReadRate(const YamlNode& node, absl::string_view name, Rate rate, Diagnostics& diagnostics);
 
 // A plain whole number followed by ns, us, ms or s. In nanoseconds. Rule: bad-duration.
 std::optional<uint64_t> ReadDuration(const YamlNode& node, absl::string_view name, Diagnostics& diagnostics);
 
 // A list of indices and inclusive ranges, all below `end`, such as [0-2, 5], in file order. Whether it may
 // be empty, and whether its ranges ascend, is for the caller to rule. Rule: bad-range.
-std::optional<std::vector<Spanned<IndexRange>>> ReadRanges(const YamlNode& node, absl::string_view name,
-                                                           uint64_t end, Diagnostics& diagnostics);
+std::optional<std::vector<Spanned<IndexRange>>> ReadRanges(const YamlNode& node, absl::string_view name, uint64_t end,
+                                                           Diagnostics& diagnostics);
 
 // The items of a list, which may be empty; they live as long as `node`. Null after `wrong-kind`.
 const YamlNode::List* ReadList(const YamlNode& node, absl::string_view name, Diagnostics& diagnostics);

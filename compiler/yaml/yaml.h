@@ -21,6 +21,10 @@ namespace meshseal::compiler {
 inline constexpr size_t kMaxYamlDepth = 32;         // maps and lists inside each other
 inline constexpr size_t kMaxYamlNodes = 1'000'000;  // keys, values, maps and lists
 inline constexpr size_t kMaxScalarBytes = 64 * 1024;
+// Bytes from one key or value to the next that is complete. The parser holds back a flow map or list until it
+// knows that it is no key; this bounds what it holds, and how long one of those or a run of comments can be.
+inline constexpr size_t kMaxYamlLookahead = 512 * 1024;
+inline constexpr size_t kMaxYamlErrors = 10'000;  // more than a person reads; then the reading ends
 
 enum class YamlKind { kScalar, kMap, kList };
 

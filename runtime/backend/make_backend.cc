@@ -7,8 +7,8 @@ namespace meshseal::runtime {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name) {
   if (name == ReferenceBackend::kName) return std::make_unique<ReferenceBackend>();
-  return Refuse(Reason::kNotBuilt, absl::StrCat("backend '", name, "' is not built, this version has '",
-                                                ReferenceBackend::kName, "'"));
+  return Refuse(Reason::kNotBuilt,
+                absl::StrCat("backend '", name, "' is not built, this version has '", ReferenceBackend::kName, "'"));
 }
 
 }  // namespace meshseal::runtime

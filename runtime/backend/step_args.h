@@ -36,8 +36,7 @@ struct Routing {
 struct Grouping {
   absl::Span<const int32_t> slot_of_row;  // [capacity]; -1 for a row without a slot
   absl::Span<const int32_t> row_of_slot;  // [T*k]; -1 for a slot of another rank
-  absl::Span<const int32_t>
-      first_row;  // [L + 1]; rows of local expert e are [first_row[e], first_row[e + 1])
+  absl::Span<const int32_t> first_row;    // [L + 1]; rows of local expert e are [first_row[e], first_row[e + 1])
 };
 
 // The owner view that every step of a program shares: routing, and per expert of the layer its local number
@@ -47,9 +46,7 @@ struct OwnedSlots {
   absl::Span<const int32_t> local_of_expert;  // [E]
 
   // The local expert of a slot; -1 for a slot of another rank.
-  int32_t LocalExpert(uint64_t slot) const {
-    return local_of_expert[static_cast<size_t>(routing.experts[slot])];
-  }
+  int32_t LocalExpert(uint64_t slot) const { return local_of_expert[static_cast<size_t>(routing.experts[slot])]; }
 };
 
 // What a rank launched: a slot's row times an expert's matrix is one projection.

@@ -29,8 +29,7 @@ std::string RecordOf(const absl::Status& own) {
 }
 
 absl::string_view TextOf(absl::string_view record) {
-  const size_t length = static_cast<unsigned char>(record[0]) | size_t{static_cast<unsigned char>(record[1])}
-                                                                    << 8;
+  const size_t length = static_cast<unsigned char>(record[0]) | size_t{static_cast<unsigned char>(record[1])} << 8;
   return record.substr(kLengthBytes, std::min(length, kMostText));
 }
 

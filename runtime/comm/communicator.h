@@ -38,8 +38,8 @@ class Communicator {
   // sum[i] = the members' addends in member order: acc = addend of member 0, then acc += the next, in
   // float32; the lanes field by field. One member: a copy, bit for bit. Same element count on all members and
   // in `sum`. `sum` may not overlap `addend`. On failure `sum` and `lane_sum` mean nothing.
-  virtual absl::Status AllReduceSum(absl::Span<const float> addend, const StatusLane& lane,
-                                    absl::Span<float> sum, StatusLane* lane_sum) = 0;
+  virtual absl::Status AllReduceSum(absl::Span<const float> addend, const StatusLane& lane, absl::Span<float> sum,
+                                    StatusLane* lane_sum) = 0;
 
   // all = the members' `own`, one after the other in member order. Same size on all members, at most
   // kMaxGatherBytes.

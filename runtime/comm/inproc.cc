@@ -63,8 +63,7 @@ class Group {
     lock.unlock();
     fill();  // nobody reads this payload before this member has arrived
     lock.lock();
-    if (failure_.has_value())
-      return FailureFor(member);  // somebody gave up on a round that this one would complete
+    if (failure_.has_value()) return FailureFor(member);  // somebody gave up on a round that this one would complete
     seats_[member].part = part;
     seats_[member].present = true;
     if (++present_ == members_.size()) {
@@ -113,8 +112,8 @@ class Group {
     changed_.wait_until(*lock, until, [&] { return reached() || failure_.has_value(); });
     if (reached()) return absl::OkStatus();
     if (!failure_.has_value()) {
-      failure_ = Failure{member, Refuse(Reason::kDeadline, absl::StrCat("waited ", deadline_.count(),
-                                                                        " ms for ", MissingText()))};
+      failure_ = Failure{
+          member, Refuse(Reason::kDeadline, absl::StrCat("waited ", deadline_.count(), " ms for ", MissingText()))};
       changed_.notify_all();
     }
     return FailureFor(member);
@@ -141,10 +140,9 @@ class Group {
     for (size_t i = 0; i < seats_.size(); ++i) {
       const Part& part = seats_[i].part;
       if (part.call != first.call || part.count != first.count) {
-        return Refuse(
-            Reason::kRankRecord,
-            absl::StrCat("rank ", members_.front(), " calls ", NameOf(first.call), " with ", first.count,
-                         ", rank ", members_[i], " ", NameOf(part.call), " with ", part.count));
+        return Refuse(Reason::kRankRecord,
+                      absl::StrCat("rank ", members_.front(), " calls ", NameOf(first.call), " with ", first.count,
+                                   ", rank ", members_[i], " ", NameOf(part.call), " with ", part.count));
       }
       if (part.out_count != part.count) {
         return Refuse(Reason::kBug, absl::StrCat("rank ", members_[i], " calls ", NameOf(part.call), " with ",
@@ -243,8 +241,7 @@ std::vector<std::unique_ptr<Communicator>> MakeInprocGroup(std::vector<uint32_t>
   const auto size = static_cast<uint32_t>(members.size());
   const auto group = std::make_shared<Group>(std::move(members), options);
   std::vector<std::unique_ptr<Communicator>> ends;
-  for (uint32_t rank = 0; rank < size; ++rank)
-    ends.push_back(std::make_unique<InprocCommunicator>(group, rank));
+  for (uint32_t rank = 0; rank < size; ++rank) ends.push_back(std::make_unique<InprocCommunicator>(group, rank));
   return ends;
 }
 

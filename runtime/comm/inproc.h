@@ -22,8 +22,7 @@ struct InprocOptions {
 
 // One end per member, in order; `members` are their world ranks and not empty. The ends share the group's
 // memory, which lives as long as any of them.
-std::vector<std::unique_ptr<Communicator>> MakeInprocGroup(std::vector<uint32_t> members,
-                                                           const InprocOptions& options);
+std::vector<std::unique_ptr<Communicator>> MakeInprocGroup(std::vector<uint32_t> members, const InprocOptions& options);
 
 }  // namespace meshseal::runtime
 

@@ -26,8 +26,8 @@ void AddLane(const StatusLane& lane, StatusLane* sum) {
 
 absl::Status CheckLane(const StatusLane& sum, uint32_t ranks, uint64_t expected_slots) {
   if (sum.computed_slots != static_cast<int64_t>(expected_slots)) {
-    return Refuse(Reason::kStatusLane, absl::StrCat("the ranks computed ", sum.computed_slots,
-                                                    " slots, expected ", expected_slots));
+    return Refuse(Reason::kStatusLane,
+                  absl::StrCat("the ranks computed ", sum.computed_slots, " slots, expected ", expected_slots));
   }
   const int64_t mean = sum.routing_digest / ranks;
   if (sum.routing_digest % ranks != 0 || sum.routing_digest_square != ranks * mean * mean) {

@@ -27,14 +27,9 @@ absl::Status CheckSize(const char* what, size_t found, uint64_t expected) {
 // for max_tokens tokens.
 class RankExecutor::Frame {
  public:
-  Frame(const RankProgram& program, const LayerWeights& weights, const StepInput& input,
-        const StepOutput& output, absl::Span<std::byte> arena, StepCounters* counters)
-      : program_(program),
-        weights_(weights),
-        output_(output),
-        layer_(input.layer),
-        arena_(arena),
-        counters_(counters) {
+  Frame(const RankProgram& program, const LayerWeights& weights, const StepInput& input, const StepOutput& output,
+        absl::Span<std::byte> arena, StepCounters* counters)
+      : program_(program), weights_(weights), output_(output), layer_(input.layer), arena_(arena), counters_(counters) {
     shape_.first_token = input.first_token;
     shape_.tokens = input.tokens;
     shape_.top_k = program.layer_class().top_k;
@@ -50,9 +45,7 @@ class RankExecutor::Frame {
   StepCounters* counters() const { return counters_; }
 
   absl::Span<float> Tokens(const Buffer& place) const { return Rows(place, shape_.tokens, shape_.hidden); }
-  absl::Span<float> Slots(const Buffer& place, uint64_t width) const {
-    return Rows(place, shape_.slots(), width);
-  }
+  absl::Span<float> Slots(const Buffer& place, uint64_t width) const { return Rows(place, shape_.slots(), width); }
   absl::Span<float> Grouped(const Buffer& place, uint64_t width) const {
     return Rows(place, program_.grouped_rows(), width);
   }
@@ -67,26 +60,21 @@ class RankExecutor::Frame {
   }
 
   // A grouping place: slot of each row, row of each slot, first row of each local expert and the end.
-  absl::Span<int32_t> SlotOfRow(const Buffer& place) const {
-    return At<int32_t>(place, 0, program_.grouped_rows());
-  }
+  absl::Span<int32_t> SlotOfRow(const Buffer& place) const { return At<int32_t>(place, 0, program_.grouped_rows()); }
   absl::Span<int32_t> RowOfSlot(const Buffer& place) const {
     return At<int32_t>(place, program_.grouped_rows(), shape_.slots());
   }
   absl::Span<int32_t> FirstRow(const Buffer& place) const {
-    return At<int32_t>(place, program_.grouped_rows() + shape_.slots(),
-                       uint64_t{program_.local_experts()} + 1);
+    return At<int32_t>(place, program_.grouped_rows() + shape_.slots(), uint64_t{program_.local_experts()} + 1);
   }
-  Grouping GroupingAt(const Buffer& place) const {
-    return {SlotOfRow(place), RowOfSlot(place), FirstRow(place)};
-  }
+  Grouping GroupingAt(const Buffer& place) const { return {SlotOfRow(place), RowOfSlot(place), FirstRow(place)}; }
 
   // `failure` with the place it happened at in front.
   absl::Status Placed(uint32_t step_number, const absl::Status& failure) const {
     if (failure.ok()) return failure;
     return Refuse(ReasonOf(failure).value_or(Reason::kBug),
-                  absl::StrCat("layer ", layer_, ", step ", step_number, " ",
-                               program_.steps()[step_number].mnemonic, ": ", failure.message()));
+                  absl::StrCat("layer ", layer_, ", step ", step_number, " ", program_.steps()[step_number].mnemonic,
+                               ": ", failure.message()));
   }
 
   // Where route left its result.
@@ -111,26 +99,24 @@ class RankExecutor::Frame {
   StepCounters* counters_;
 };
 
-absl::StatusOr<RankExecutor> RankExecutor::Reserve(uint64_t arena_bytes, Backend& backend,
-                                                   Communicator& group, const Options& options) {
+absl::StatusOr<RankExecutor> RankExecutor::Reserve(uint64_t arena_bytes, Backend& backend, Communicator& group,
+                                                   const Options& options) {
   MESHSEAL_ASSIGN_OR_RETURN(Arena arena, Arena::Reserve(arena_bytes, "the work arena"));
   return RankExecutor(std::move(arena), backend, group, options);
 }
 
-absl::Status RankExecutor::Run(const RankProgram& program, const LayerWeights& weights,
-                               const StepInput& input, const StepOutput& output, StepCounters* counters) {
+absl::Status RankExecutor::Run(const RankProgram& program, const LayerWeights& weights, const StepInput& input,
+                               const StepOutput& output, StepCounters* counters) {
   if (input.tokens > program.max_tokens() || program.arena_bytes() > arena_.bytes().size()) {
-    return Refuse(Reason::kLimit,
-                  absl::StrCat(input.tokens, " tokens, the ", WordOf(program.phase()), " program takes ",
-                               program.max_tokens(), " in ", program.arena_bytes(), " of ",
-                               arena_.bytes().size(), " bytes"));
+    return Refuse(Reason::kLimit, absl::StrCat(input.tokens, " tokens, the ", WordOf(program.phase()),
+                                               " program takes ", program.max_tokens(), " in ", program.arena_bytes(),
+                                               " of ", arena_.bytes().size(), " bytes"));
   }
   StepCounters launched;
   const Frame frame(program, weights, input, output, arena_.bytes(), &launched);
   const uint64_t elements = uint64_t{input.tokens} * program.hidden();
   MESHSEAL_RETURN_IF_ERROR(CheckSize("the input", input.hidden.size(), elements));
-  if (!output.hidden.empty())
-    MESHSEAL_RETURN_IF_ERROR(CheckSize("the output", output.hidden.size(), elements));
+  if (!output.hidden.empty()) MESHSEAL_RETURN_IF_ERROR(CheckSize("the output", output.hidden.size(), elements));
   for (const size_t size : {output.expert_ids.size(), output.expert_weights.size()}) {
     if (size != 0) MESHSEAL_RETURN_IF_ERROR(CheckSize("the routing", size, frame.shape().slots()));
   }
@@ -171,25 +157,24 @@ absl::Status RankExecutor::RunBackendStep(const Frame& frame, const BoundStep& s
   const uint64_t columns = shape.columns;
   switch (step.kind) {
     case StepKind::kRoute:
-      return backend_->Route({shape, layer.router, frame.weights().router, frame.Tokens(in),
-                              frame.ExpertIds(out), frame.ExpertWeights(out)});
+      return backend_->Route({shape, layer.router, frame.weights().router, frame.Tokens(in), frame.ExpertIds(out),
+                              frame.ExpertWeights(out)});
     case StepKind::kScatter:
-      return backend_->Scatter({shape, frame.Owned(in2), frame.program().local_experts(),
-                                frame.program().tile_rows(), frame.Tokens(in), frame.Grouped(out, hidden),
-                                frame.SlotOfRow(out2), frame.RowOfSlot(out2), frame.FirstRow(out2)});
+      return backend_->Scatter({shape, frame.Owned(in2), frame.program().local_experts(), frame.program().tile_rows(),
+                                frame.Tokens(in), frame.Grouped(out, hidden), frame.SlotOfRow(out2),
+                                frame.RowOfSlot(out2), frame.FirstRow(out2)});
     case StepKind::kGateUp:
       return backend_->GateUp({shape, frame.Owned(in2), layer.gate_up_basis, experts, frame.Tokens(in),
                                frame.Slots(out, 2 * columns), frame.counters()});
     case StepKind::kGateUpGrouped:
       return backend_->GateUpGrouped({shape, frame.GroupingAt(in2), layer.gate_up_basis, experts,
-                                      frame.Grouped(in, hidden), frame.Grouped(out, 2 * columns),
-                                      frame.counters()});
+                                      frame.Grouped(in, hidden), frame.Grouped(out, 2 * columns), frame.counters()});
     case StepKind::kUnscatter:
       return backend_->Unscatter(
           {shape, frame.GroupingAt(in2), frame.Grouped(in, 2 * columns), frame.Slots(out, 2 * columns)});
     case StepKind::kActivation:
-      return backend_->Activation({shape, frame.Owned(in2), layer.activation, frame.Slots(in, 2 * columns),
-                                   frame.Slots(out, columns)});
+      return backend_->Activation(
+          {shape, frame.Owned(in2), layer.activation, frame.Slots(in, 2 * columns), frame.Slots(out, columns)});
     case StepKind::kDown:
       return backend_->Down({shape, frame.Owned(in2), layer.down_basis, experts, frame.Slots(in, columns),
                              frame.Slots(out, hidden), frame.counters()});
@@ -204,8 +189,7 @@ absl::Status RankExecutor::RunBackendStep(const Frame& frame, const BoundStep& s
   return Refuse(Reason::kBug, absl::StrCat("step ", step.mnemonic, " is not the backend's"));
 }
 
-absl::Status RankExecutor::RunCollective(const Frame& frame, uint32_t step_number,
-                                         const absl::Status& cause) {
+absl::Status RankExecutor::RunCollective(const Frame& frame, uint32_t step_number, const absl::Status& cause) {
   const BoundStep& step = frame.program().steps()[step_number];
   const StepShape& shape = frame.shape();
   trail_.Enter(frame.layer(), step_number, step.mnemonic);
@@ -218,8 +202,7 @@ absl::Status RankExecutor::RunCollective(const Frame& frame, uint32_t step_numbe
     lane = LaneOf(frame.counters()->down_slots,
                   absl::string_view(reinterpret_cast<const char*>(ids.data()), shape.slots() * 8));
     // The plan lets later values take the routing's place.
-    if (!frame.output().expert_ids.empty())
-      std::copy(ids.begin(), ids.end(), frame.output().expert_ids.begin());
+    if (!frame.output().expert_ids.empty()) std::copy(ids.begin(), ids.end(), frame.output().expert_ids.begin());
     if (!frame.output().expert_weights.empty()) {
       std::copy(weights.begin(), weights.end(), frame.output().expert_weights.begin());
     }
@@ -233,8 +216,7 @@ absl::Status RankExecutor::RunCollective(const Frame& frame, uint32_t step_numbe
   if (!cause.ok() && !reduced.ok()) return cause;
   if (ReasonOf(reduced) == Reason::kDeadline) {
     return frame.Placed(
-        step_number,
-        Refuse(Reason::kDeadline, absl::StrCat(reduced.message(), "; this rank entered ", trail_.Text())));
+        step_number, Refuse(Reason::kDeadline, absl::StrCat(reduced.message(), "; this rank entered ", trail_.Text())));
   }
   if (!reduced.ok()) return frame.Placed(step_number, reduced);
   if (sum.errors > 0) {

@@ -16,8 +16,7 @@ std::string StepTrail::Text() const {
   std::string text;
   for (uint64_t back = 1; back <= std::min<uint64_t>(entered_, marks_.size()); ++back) {
     const Mark& mark = marks_[(entered_ - back) % marks_.size()];
-    absl::StrAppend(&text, back == 1 ? "" : ", ", "layer ", mark.layer, " step ", mark.step, " ",
-                    mark.mnemonic);
+    absl::StrAppend(&text, back == 1 ? "" : ", ", "layer ", mark.layer, " step ", mark.step, " ", mark.mnemonic);
   }
   return text;
 }

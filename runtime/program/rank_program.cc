@@ -9,8 +9,7 @@
 namespace meshseal::runtime {
 namespace {
 
-absl::StatusOr<std::array<Buffer, 2>> PlacesOf(const std::vector<uint32_t>& values,
-                                               const WorkLayout& layout) {
+absl::StatusOr<std::array<Buffer, 2>> PlacesOf(const std::vector<uint32_t>& values, const WorkLayout& layout) {
   std::array<Buffer, 2> places;
   if (values.size() > places.size()) return Refuse(Reason::kBug, "a step has more than 2 operands of a kind");
   for (size_t i = 0; i < values.size(); ++i) places[i] = layout.buffers[values[i]];
@@ -19,16 +18,15 @@ absl::StatusOr<std::array<Buffer, 2>> PlacesOf(const std::vector<uint32_t>& valu
 
 }  // namespace
 
-absl::StatusOr<RankProgram> BindProgram(const SealedPlan& plan, uint32_t rank, uint32_t layer_class,
-                                        Phase phase) {
+absl::StatusOr<RankProgram> BindProgram(const SealedPlan& plan, uint32_t rank, uint32_t layer_class, Phase phase) {
   const Plan& content = plan.plan();
   const size_t world = content.mesh.rank_slots.size();
   if (rank >= world) {
     return Refuse(Reason::kWorldSize, absl::StrCat("rank ", rank, " of a plan with a world of ", world));
   }
   if (layer_class >= content.layer_classes.size()) {
-    return Refuse(Reason::kBug, absl::StrCat("layer class ", layer_class, " of a plan with ",
-                                             content.layer_classes.size()));
+    return Refuse(Reason::kBug,
+                  absl::StrCat("layer class ", layer_class, " of a plan with ", content.layer_classes.size()));
   }
   RankProgram bound;
   bound.rank_ = rank;
@@ -48,17 +46,15 @@ absl::StatusOr<RankProgram> BindProgram(const SealedPlan& plan, uint32_t rank, u
   const auto program = std::find_if(c.programs.begin(), c.programs.end(),
                                     [&](const Program& candidate) { return candidate.phase == phase; });
   if (program == c.programs.end()) {
-    return Refuse(Reason::kBug,
-                  absl::StrCat("layer class ", layer_class, " has no ", WordOf(phase), " program"));
+    return Refuse(Reason::kBug, absl::StrCat("layer class ", layer_class, " has no ", WordOf(phase), " program"));
   }
   bound.program_ = &*program;
-  const auto layout =
-      std::find_if(program->layouts.begin(), program->layouts.end(), [&](const WorkLayout& candidate) {
-        return candidate.experts == experts.size() && candidate.columns == bound.columns_.size();
-      });
+  const auto layout = std::find_if(program->layouts.begin(), program->layouts.end(), [&](const WorkLayout& candidate) {
+    return candidate.experts == experts.size() && candidate.columns == bound.columns_.size();
+  });
   if (layout == program->layouts.end()) {
-    return Refuse(Reason::kBug, absl::StrCat("no layout for ", experts.size(), " experts and ",
-                                             bound.columns_.size(), " columns"));
+    return Refuse(Reason::kBug,
+                  absl::StrCat("no layout for ", experts.size(), " experts and ", bound.columns_.size(), " columns"));
   }
   bound.layout_ = &*layout;
 

@@ -12,8 +12,7 @@ absl::Status ReferenceBackend::Down(const DownArgs& args) {
     const int32_t local = args.owned.LocalExpert(slot);
     if (local < 0) continue;
     Multiply(args.experts[static_cast<size_t>(local)].down,
-             ToBasis(args.basis, RowOf(args.activations, slot, shape.columns)),
-             RowOf(args.out, slot, shape.hidden));
+             ToBasis(args.basis, RowOf(args.activations, slot, shape.columns)), RowOf(args.out, slot, shape.hidden));
     ++args.counters->down_slots;
   }
   return absl::OkStatus();

@@ -32,9 +32,8 @@ std::vector<double> Softmax(absl::Span<const float> logits, absl::Span<const int
 std::vector<int32_t> TopK(absl::Span<const float> ranks, uint32_t k) {
   std::vector<int32_t> order(ranks.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return ranks[static_cast<size_t>(a)] > ranks[static_cast<size_t>(b)];
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return ranks[static_cast<size_t>(a)] > ranks[static_cast<size_t>(b)]; });
   order.resize(k);
   return order;
 }
@@ -66,14 +65,12 @@ absl::Status ReferenceBackend::Route(const RouteArgs& args) {
   const StepShape& shape = args.shape;
   std::vector<float> logits(args.weight.rows);
   for (uint32_t token = 0; token < shape.tokens; ++token) {
-    Multiply(args.weight, ToBasis(args.router.input, RowOf(args.x, token, shape.hidden)),
-             absl::MakeSpan(logits));
+    Multiply(args.weight, ToBasis(args.router.input, RowOf(args.x, token, shape.hidden)), absl::MakeSpan(logits));
     logits = ToBasis(args.router.input, logits);
     for (size_t expert = 0; expert < logits.size(); ++expert) {
       if (std::isfinite(logits[expert])) continue;
-      return Refuse(Reason::kNonFinite,
-                    absl::StrCat("token ", shape.first_token + token, ": the router score of expert ", expert,
-                                 " is not finite"));
+      return Refuse(Reason::kNonFinite, absl::StrCat("token ", shape.first_token + token,
+                                                     ": the router score of expert ", expert, " is not finite"));
     }
     const Choice choice = Choose(args.router, logits, shape.top_k);
     double divisor = 1;
@@ -83,8 +80,7 @@ absl::Status ReferenceBackend::Route(const RouteArgs& args) {
     for (uint32_t j = 0; j < shape.top_k; ++j) {
       const uint64_t slot = uint64_t{token} * shape.top_k + j;
       args.experts[slot] = choice.experts[j];
-      args.weights[slot] =
-          static_cast<float>(choice.scores[j] / divisor * static_cast<double>(args.router.scale));
+      args.weights[slot] = static_cast<float>(choice.scores[j] / divisor * static_cast<double>(args.router.scale));
     }
   }
   return absl::OkStatus();

@@ -23,8 +23,8 @@ absl::Status ReferenceBackend::Scatter(const ScatterArgs& args) {
     first_row.push_back(first_row.back() + (rows + args.tile_rows - 1) / args.tile_rows * args.tile_rows);
   }
   if (first_row.back() > args.slot_of_row.size()) {
-    return Refuse(Reason::kBug, absl::StrCat(first_row.back(), " rows are needed, the plan proves ",
-                                             args.slot_of_row.size()));
+    return Refuse(Reason::kBug,
+                  absl::StrCat(first_row.back(), " rows are needed, the plan proves ", args.slot_of_row.size()));
   }
   for (size_t i = 0; i < first_row.size(); ++i) args.first_row[i] = static_cast<int32_t>(first_row[i]);
 

@@ -48,9 +48,9 @@ absl::Status CheckIdentical(const Field& field, absl::Span<const RankRecord> rec
     }
   }
   if (other_ranks.empty()) return absl::OkStatus();
-  return Refuse(Reason::kRankRecord, absl::StrCat("preflight: ", field.name, " is ", first, " on ranks ",
-                                                  absl::StrJoin(first_ranks, ", "), " and ", other,
-                                                  " on ranks ", absl::StrJoin(other_ranks, ", ")));
+  return Refuse(Reason::kRankRecord,
+                absl::StrCat("preflight: ", field.name, " is ", first, " on ranks ", absl::StrJoin(first_ranks, ", "),
+                             " and ", other, " on ranks ", absl::StrJoin(other_ranks, ", ")));
 }
 
 }  // namespace
@@ -68,18 +68,17 @@ RankRecord RecordOf(const SealedPlan& plan, uint32_t rank, absl::string_view bac
 
 absl::Status Preflight(Communicator& world, const RankRecord& own) {
   std::vector<RankRecord> records(world.size());
-  MESHSEAL_RETURN_IF_ERROR(world.AllGather(
-      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(&own), sizeof(own)),
-      absl::MakeSpan(reinterpret_cast<std::byte*>(records.data()), records.size() * sizeof(own))));
+  MESHSEAL_RETURN_IF_ERROR(
+      world.AllGather(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(&own), sizeof(own)),
+                      absl::MakeSpan(reinterpret_cast<std::byte*>(records.data()), records.size() * sizeof(own))));
   for (const Field& field : kIdenticalFields) MESHSEAL_RETURN_IF_ERROR(CheckIdentical(field, records));
   if (own.world != world.size()) {
-    return Refuse(Reason::kWorldSize, absl::StrCat("preflight: the plan's world is ", own.world, " ranks, ",
-                                                   world.size(), " are running"));
+    return Refuse(Reason::kWorldSize,
+                  absl::StrCat("preflight: the plan's world is ", own.world, " ranks, ", world.size(), " are running"));
   }
   for (size_t i = 0; i < records.size(); ++i) {
     if (records[i].rank == i) continue;
-    return Refuse(Reason::kRankRecord,
-                  absl::StrCat("preflight: rank ", i, " says that it is rank ", records[i].rank));
+    return Refuse(Reason::kRankRecord, absl::StrCat("preflight: rank ", i, " says that it is rank ", records[i].rank));
   }
   return absl::OkStatus();
 }

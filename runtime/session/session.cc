@@ -45,14 +45,13 @@ Band BandOf(uint32_t tokens, uint32_t replicas, uint32_t replica) {
 
 absl::Status CheckOptions(const Plan& plan, const SessionOptions& options) {
   if (options.ranks != kInproc) {
-    return Refuse(Reason::kNotBuilt, absl::StrCat("ranks '", options.ranks,
-                                                  "' are not built, this version has '", kInproc, "'"));
+    return Refuse(Reason::kNotBuilt,
+                  absl::StrCat("ranks '", options.ranks, "' are not built, this version has '", kInproc, "'"));
   }
   MESHSEAL_RETURN_IF_ERROR(MakeBackend(options.backend).status());
   if (plan.mesh.transport != Transport::kInproc && !options.emulate) {
-    return Refuse(Reason::kUsage,
-                  absl::StrCat("the plan's mesh has transport ", WordOf(plan.mesh.transport),
-                               ", the ranks would be threads: that is an emulation, and not allowed"));
+    return Refuse(Reason::kUsage, absl::StrCat("the plan's mesh has transport ", WordOf(plan.mesh.transport),
+                                               ", the ranks would be threads: that is an emulation, and not allowed"));
   }
   if (plan.failure_scope == FailureScope::kReplica && plan.degrees.dp > 1) {
     return Refuse(Reason::kNotBuilt, "failure_scope: replica is not built, a failure ends all replicas");
@@ -83,9 +82,9 @@ absl::Status CauseOf(const Plan& plan, absl::Span<const absl::Status> statuses) 
   }
   if (!cause.has_value()) return absl::OkStatus();
   const absl::Status& status = statuses[*cause];
-  return Refuse(ReasonOf(status).value_or(Reason::kBug),
-                absl::StrCat("rank ", *cause, " (", CoordinateText(CoordinateOf(plan.degrees, *cause)),
-                             "): ", status.message()));
+  return Refuse(
+      ReasonOf(status).value_or(Reason::kBug),
+      absl::StrCat("rank ", *cause, " (", CoordinateText(CoordinateOf(plan.degrees, *cause)), "): ", status.message()));
 }
 
 }  // namespace
@@ -104,8 +103,7 @@ struct Session::Rank {
   std::optional<RankExecutor> executor;
 };
 
-Session::Session(SealedPlan plan, SessionOptions options)
-    : plan_(std::move(plan)), options_(std::move(options)) {}
+Session::Session(SealedPlan plan, SessionOptions options) : plan_(std::move(plan)), options_(std::move(options)) {}
 
 Session::~Session() = default;
 
@@ -122,8 +120,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(SealedPlan plan, Sessio
     session->ranks_[rank]->at = CoordinateOf(content.degrees, rank);
     MESHSEAL_ASSIGN_OR_RETURN(session->ranks_[rank]->backend, MakeBackend(session->options_.backend));
   }
-  std::vector<std::unique_ptr<Communicator>> world =
-      MakeInprocGroup(all_ranks, {session->options_.load_deadline});
+  std::vector<std::unique_ptr<Communicator>> world = MakeInprocGroup(all_ranks, {session->options_.load_deadline});
   for (const uint32_t rank : all_ranks) {
     session->ranks_[rank]->world = std::move(world[rank]);
     const std::vector<uint32_t> group = GroupOf(content.degrees, MeshGroup::kExpert, rank);
@@ -132,8 +129,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(SealedPlan plan, Sessio
     for (size_t i = 0; i < group.size(); ++i) session->ranks_[group[i]]->group = std::move(ends[i]);
   }
 
-  MESHSEAL_RETURN_IF_ERROR(
-      CauseOf(content, session->OnAllRanks([&](Rank& rank) { return session->Prepare(rank); })));
+  MESHSEAL_RETURN_IF_ERROR(CauseOf(content, session->OnAllRanks([&](Rank& rank) { return session->Prepare(rank); })));
   return session;
 }
 
@@ -191,10 +187,9 @@ absl::Status Session::Reserve(Rank& rank) {
   MESHSEAL_ASSIGN_OR_RETURN(rank.weights, RankWeights::Reserve(plan, rank.rank));
   RankExecutor::Options options;
   options.poison = options_.poison;
-  MESHSEAL_ASSIGN_OR_RETURN(
-      rank.executor, RankExecutor::Reserve(plan.memory[rank.rank].work, *rank.backend, *rank.group, options));
-  return rank.group->Reserve(uint64_t{std::max(plan.limits.decode_tokens, plan.limits.prefill_chunk)} *
-                             plan.hidden);
+  MESHSEAL_ASSIGN_OR_RETURN(rank.executor,
+                            RankExecutor::Reserve(plan.memory[rank.rank].work, *rank.backend, *rank.group, options));
+  return rank.group->Reserve(uint64_t{std::max(plan.limits.decode_tokens, plan.limits.prefill_chunk)} * plan.hidden);
 }
 
 absl::Status Session::Load(Rank& rank) {
@@ -206,16 +201,15 @@ absl::Status Session::Load(Rank& rank) {
 absl::Status Session::CheckRequest(const RunRequest& request) const {
   const Plan& plan = plan_.plan();
   if (!ClassOfLayer(plan, request.layer).has_value()) {
-    return Refuse(Reason::kUsage,
-                  absl::StrCat("layer ", request.layer, " is not a layer with experts of this plan"));
+    return Refuse(Reason::kUsage, absl::StrCat("layer ", request.layer, " is not a layer with experts of this plan"));
   }
   if (!IsKnown(request.phase)) return Refuse(Reason::kUsage, "a run has the phase decode or prefill");
   const bool decode = request.phase == Phase::kDecode;
   const uint32_t limit = decode ? plan.limits.decode_tokens : plan.limits.prefill_tokens;
   const uint32_t most = BandOf(request.tokens, plan.degrees.dp, 0).count;
   if (most > limit) {
-    return Refuse(Reason::kLimit, absl::StrCat("a ", WordOf(request.phase), " of ", request.tokens,
-                                               " tokens gives ", most, " to a replica, the plan's ",
+    return Refuse(Reason::kLimit, absl::StrCat("a ", WordOf(request.phase), " of ", request.tokens, " tokens gives ",
+                                               most, " to a replica, the plan's ",
                                                decode ? "decode_tokens" : "prefill_tokens", " is ", limit));
   }
   const uint64_t elements = uint64_t{request.tokens} * plan.hidden;
@@ -234,18 +228,15 @@ absl::Status Session::Run(const RunRequest& request, RunResult* result) {
   }
   MESHSEAL_RETURN_IF_ERROR(CheckRequest(request));
   const Plan& plan = plan_.plan();
-  const uint64_t slots =
-      uint64_t{request.tokens} * plan.layer_classes[*ClassOfLayer(plan, request.layer)].top_k;
+  const uint64_t slots = uint64_t{request.tokens} * plan.layer_classes[*ClassOfLayer(plan, request.layer)].top_k;
   result->expert_ids.resize(slots);
   result->expert_weights.resize(slots);
   result->ranks.resize(ranks_.size());
 
-  const std::vector<absl::Status> statuses =
-      OnAllRanks([&](Rank& rank) { return RunRank(rank, request, result); });
+  const std::vector<absl::Status> statuses = OnAllRanks([&](Rank& rank) { return RunRank(rank, request, result); });
   for (size_t rank = 0; rank < statuses.size(); ++rank) result->ranks[rank].status = statuses[rank];
   failure_ = CauseOf(plan, statuses);
-  if (!failure_.ok())
-    std::fill(request.output.begin(), request.output.end(), std::numeric_limits<float>::quiet_NaN());
+  if (!failure_.ok()) std::fill(request.output.begin(), request.output.end(), std::numeric_limits<float>::quiet_NaN());
   return failure_;
 }
 
@@ -276,26 +267,23 @@ absl::Status Session::RunRank(Rank& rank, const RunRequest& request, RunResult* 
     StepOutput output;
     if (hands_out) {
       output.hidden = request.output.subspan(first, size);
-      output.expert_ids =
-          absl::MakeSpan(result->expert_ids).subspan(input.first_token * top_k, input.tokens * top_k);
+      output.expert_ids = absl::MakeSpan(result->expert_ids).subspan(input.first_token * top_k, input.tokens * top_k);
       output.expert_weights =
           absl::MakeSpan(result->expert_weights).subspan(input.first_token * top_k, input.tokens * top_k);
     }
-    status =
-        rank.executor->Run(program, *rank.weights->Layer(request.layer), input, output, &report.counters);
+    status = rank.executor->Run(program, *rank.weights->Layer(request.layer), input, output, &report.counters);
     done += input.tokens;
   } while (status.ok() && done < band.count);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return status;
 }
 
-absl::Status Session::RunStack(Phase phase, uint32_t tokens, absl::Span<const float> hidden,
-                               absl::Span<float> output, std::vector<RunResult>* results) {
+absl::Status Session::RunStack(Phase phase, uint32_t tokens, absl::Span<const float> hidden, absl::Span<float> output,
+                               std::vector<RunResult>* results) {
   results->clear();
   const Plan& plan = plan_.plan();
   if (plan.degrees.pp > 1) {
-    return Refuse(Reason::kNotBuilt,
-                  absl::StrCat("a stack over ", plan.degrees.pp, " pipeline stages is not built"));
+    return Refuse(Reason::kNotBuilt, absl::StrCat("a stack over ", plan.degrees.pp, " pipeline stages is not built"));
   }
   std::vector<float> input(hidden.begin(), hidden.end());
   for (uint32_t layer = 0; layer < plan.layers; ++layer) {
@@ -307,8 +295,6 @@ absl::Status Session::RunStack(Phase phase, uint32_t tokens, absl::Span<const fl
   return absl::OkStatus();
 }
 
-uint64_t Session::resident_weight_bytes(uint32_t rank) const {
-  return ranks_[rank]->weights->resident_bytes();
-}
+uint64_t Session::resident_weight_bytes(uint32_t rank) const { return ranks_[rank]->weights->resident_bytes(); }
 
 }  // namespace meshseal::runtime

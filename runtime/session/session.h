@@ -87,8 +87,8 @@ class Session {
   // All layers of the plan that have experts, in order, each reading the output of the one before it.
   // `results` gets one entry per layer that ran. Reasons: those of Run, kNotBuilt for a plan with pipeline
   // stages.
-  absl::Status RunStack(Phase phase, uint32_t tokens, absl::Span<const float> hidden,
-                        absl::Span<float> output, std::vector<RunResult>* results);
+  absl::Status RunStack(Phase phase, uint32_t tokens, absl::Span<const float> hidden, absl::Span<float> output,
+                        std::vector<RunResult>* results);
 
   // Bytes of weights that a world rank holds.
   uint64_t resident_weight_bytes(uint32_t rank) const;

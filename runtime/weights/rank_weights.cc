@@ -50,10 +50,8 @@ absl::StatusOr<RankWeights> RankWeights::Reserve(const Plan& plan, uint32_t rank
     view.experts.resize(owned.size());
     for (uint32_t t = 0; t < c.tensors.size(); ++t) {
       const TensorClass& tensor = c.tensors[t];
-      const auto place = [&](uint32_t expert, const WeightFiles::Block& block,
-                             WeightMatrix* matrix) -> absl::Status {
-        MESHSEAL_ASSIGN_OR_RETURN(*matrix,
-                                  weights.Place(tensor, Atom{layer, expert, *class_index, t, block}));
+      const auto place = [&](uint32_t expert, const WeightFiles::Block& block, WeightMatrix* matrix) -> absl::Status {
+        MESHSEAL_ASSIGN_OR_RETURN(*matrix, weights.Place(tensor, Atom{layer, expert, *class_index, t, block}));
         return absl::OkStatus();
       };
       const WeightFiles::Block whole_router = {0, c.experts, 0, plan.hidden};
@@ -83,8 +81,7 @@ absl::StatusOr<RankWeights> RankWeights::Reserve(const Plan& plan, uint32_t rank
     }
   }
   if (weights.placed_ != charged) {
-    return Refuse(Reason::kBug,
-                  absl::StrCat("the atoms need ", weights.placed_, " bytes, the plan charges ", charged));
+    return Refuse(Reason::kBug, absl::StrCat("the atoms need ", weights.placed_, " bytes, the plan charges ", charged));
   }
   return weights;
 }
@@ -92,8 +89,7 @@ absl::StatusOr<RankWeights> RankWeights::Reserve(const Plan& plan, uint32_t rank
 absl::Status RankWeights::Load(const Plan& plan, const WeightFiles& files) {
   for (const Atom& atom : atoms_) {
     MESHSEAL_RETURN_IF_ERROR(files.Read(plan.layer_classes[atom.layer_class].tensors[atom.tensor], atom.layer,
-                                        atom.expert, atom.block,
-                                        memory_.bytes().subspan(atom.offset, atom.bytes)));
+                                        atom.expert, atom.block, memory_.bytes().subspan(atom.offset, atom.bytes)));
   }
   return absl::OkStatus();
 }

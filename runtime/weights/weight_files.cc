@@ -15,13 +15,10 @@ namespace {
 constexpr const char* kFile = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-std::string ShapeText(absl::Span<const uint64_t> shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
+std::string ShapeText(absl::Span<const uint64_t> shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
 std::string AxesText(absl::Span<const ShapeAxis> axes) {
-  return absl::StrJoin(axes, ", ",
-                       [](std::string* out, ShapeAxis axis) { absl::StrAppend(out, WordOf(axis)); });
+  return absl::StrJoin(axes, ", ", [](std::string* out, ShapeAxis axis) { absl::StrAppend(out, WordOf(axis)); });
 }
 
 bool IsIgnored(const Plan& plan, absl::string_view name) {
@@ -82,9 +79,8 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const Plan& plan, const std::files
   for (size_t i = 0; i < is_read.size(); ++i) {
     const std::string& name = first[i].name;
     if (is_read[i] || IsIgnored(plan, name)) continue;
-    return Refuse(Reason::kWeightsTensor,
-                  absl::StrCat(files.path_, ": tensor '", name,
-                               "': no step reads it and no ignored pattern covers it"));
+    return Refuse(Reason::kWeightsTensor, absl::StrCat(files.path_, ": tensor '", name,
+                                                       "': no step reads it and no ignored pattern covers it"));
   }
   return files;
 }
@@ -92,8 +88,7 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const Plan& plan, const std::files
 absl::StatusOr<const TensorEntry*> WeightFiles::CheckedEntry(const Plan& plan, const LayerClass& layer_class,
                                                              const TensorClass& tensor, uint32_t layer,
                                                              uint32_t expert) const {
-  MESHSEAL_ASSIGN_OR_RETURN(const TensorEntry* const entry,
-                            file_.Find(TensorName(tensor.name, layer, expert)));
+  MESHSEAL_ASSIGN_OR_RETURN(const TensorEntry* const entry, file_.Find(TensorName(tensor.name, layer, expert)));
   if (entry->dtype != tensor.dtype) {
     return Refuse(Reason::kWeightsTensor,
                   absl::StrCat(path_, ": tensor '", entry->name, "': dtype ", DTypeName(entry->dtype),
@@ -110,12 +105,11 @@ absl::StatusOr<const TensorEntry*> WeightFiles::CheckedEntry(const Plan& plan, c
 
 absl::Status WeightFiles::Read(const TensorClass& tensor, uint32_t layer, uint32_t expert, const Block& block,
                                absl::Span<std::byte> out) const {
-  MESHSEAL_ASSIGN_OR_RETURN(const TensorEntry* const entry,
-                            file_.Find(TensorName(tensor.name, layer, expert)));
+  MESHSEAL_ASSIGN_OR_RETURN(const TensorEntry* const entry, file_.Find(TensorName(tensor.name, layer, expert)));
   if (entry->shape.size() != 2 || block.first_row + block.rows > entry->shape[0] ||
       block.first_column + block.columns > entry->shape[1]) {
-    return Refuse(Reason::kBug, absl::StrCat(path_, ": tensor '", entry->name,
-                                             "': a block outside its shape ", ShapeText(entry->shape)));
+    return Refuse(Reason::kBug, absl::StrCat(path_, ": tensor '", entry->name, "': a block outside its shape ",
+                                             ShapeText(entry->shape)));
   }
   // The header proved that the whole tensor lies in the file, so none of this can wrap.
   const uint64_t row_bytes = (entry->end - entry->begin) / entry->shape[0];

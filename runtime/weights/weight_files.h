@@ -44,8 +44,7 @@ class WeightFiles {
 
   // What the plan says of a tensor, against the header.
   absl::StatusOr<const TensorEntry*> CheckedEntry(const Plan& plan, const LayerClass& layer_class,
-                                                  const TensorClass& tensor, uint32_t layer,
-                                                  uint32_t expert) const;
+                                                  const TensorClass& tensor, uint32_t layer, uint32_t expert) const;
 
   SafetensorsFile file_;
   std::string path_;

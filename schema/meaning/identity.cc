@@ -37,7 +37,8 @@ Fault KnownStep(const Step& step) {
     return absl::StrCat("a step's kind has the value ", static_cast<int>(step.kind), ", which is not in its table");
   }
   for (const Collective& collective : step.collectives) {
-    if (Fault fault = FirstOf({Known("a collective's op", collective.op), Known("a collective's group", collective.group)})) {
+    if (Fault fault =
+            FirstOf({Known("a collective's op", collective.op), Known("a collective's group", collective.group)})) {
       return fault;
     }
   }
@@ -46,7 +47,8 @@ Fault KnownStep(const Step& step) {
 
 Fault KnownTensor(const TensorClass& tensor) {
   if (!IsKnown(tensor.dtype)) {
-    return absl::StrCat("a tensor's dtype has the value ", static_cast<int>(tensor.dtype), ", which is not in its table");
+    return absl::StrCat("a tensor's dtype has the value ", static_cast<int>(tensor.dtype),
+                        ", which is not in its table");
   }
   for (const ShapeAxis axis : tensor.shape) {
     if (Fault fault = Known("a tensor's axis", axis)) return fault;
@@ -55,12 +57,12 @@ Fault KnownTensor(const TensorClass& tensor) {
 }
 
 Fault KnownLayerClass(const LayerClass& c) {
-  if (Fault fault = FirstOf({Known("router.scoring", c.router.scoring), Known("router.order", c.router.order),
-                             Known("router.renormalize", c.router.renormalize),
-                             Known("router.weight_applied", c.router.weight_applied),
-                             Known("router.input_dtype", c.router.input), Known("activation", c.activation),
-                             Known("residual", c.residual), Known("gate_up basis", c.gate_up_basis),
-                             Known("down basis", c.down_basis)})) {
+  if (Fault fault =
+          FirstOf({Known("router.scoring", c.router.scoring), Known("router.order", c.router.order),
+                   Known("router.renormalize", c.router.renormalize),
+                   Known("router.weight_applied", c.router.weight_applied), Known("router.input_dtype", c.router.input),
+                   Known("activation", c.activation), Known("residual", c.residual),
+                   Known("gate_up basis", c.gate_up_basis), Known("down basis", c.down_basis)})) {
     return fault;
   }
   for (const TensorClass& tensor : c.tensors) {
@@ -111,10 +113,10 @@ Fault TermsAreKnown(const Plan& plan, const SealFacts&) {
 }
 
 Fault NamesAreText(const Plan& plan, const SealFacts&) {
-  if (Fault fault =
-          FirstOf({PrintableText("compiler version", plan.compiler_version), PrintableText("model name", plan.model_name),
-                   PrintableText("model family", plan.model_family),
-                   PrintableText("deployment name", plan.deployment_name), PrintableText("mesh name", plan.mesh.name)})) {
+  if (Fault fault = FirstOf(
+          {PrintableText("compiler version", plan.compiler_version), PrintableText("model name", plan.model_name),
+           PrintableText("model family", plan.model_family), PrintableText("deployment name", plan.deployment_name),
+           PrintableText("mesh name", plan.mesh.name)})) {
     return fault;
   }
   for (const SourceDocument& source : plan.sources) {
@@ -142,7 +144,8 @@ Fault OriginsExist(const Plan& plan, const SealFacts&) {
     for (const Program& program : layer_class.programs) {
       for (const Step& step : program.steps) {
         if (step.origin.source >= plan.sources.size()) {
-          return absl::StrCat("a step comes from document ", step.origin.source, ", the plan names ", plan.sources.size());
+          return absl::StrCat("a step comes from document ", step.origin.source, ", the plan names ",
+                              plan.sources.size());
         }
         if (step.origin.line == 0) return std::string("a step comes from line 0, lines start at 1");
       }

@@ -119,7 +119,8 @@ Fault TensorsAreComplete(const Plan& plan, const SealFacts&) {
       }
       if (!names.insert(tensor.name).second) return absl::StrCat("two roles read tensor '", tensor.name, "'");
     }
-    const std::vector<TensorRole> expected = {TensorRole::kRouter, TensorRole::kGate, TensorRole::kUp, TensorRole::kDown};
+    const std::vector<TensorRole> expected = {TensorRole::kRouter, TensorRole::kGate, TensorRole::kUp,
+                                              TensorRole::kDown};
     if (roles != expected) return std::string("the roles of the tensors are not router, gate, up, down, each once");
   }
   return std::nullopt;

@@ -1,5 +1,5 @@
-// The meaning gate: derives again, from the plan alone, everything the compiler wrote into it. It shares no code with the
-// planner, because its job is to distrust it. Linear in the plan's size, all arithmetic checked.
+// The meaning gate: derives again, from the plan alone, everything the compiler wrote into it. It shares no code with
+// the planner, because its job is to distrust it. Linear in the plan's size, all arithmetic checked.
 #ifndef MESHSEAL_SCHEMA_MEANING_MEANING_H_
 #define MESHSEAL_SCHEMA_MEANING_MEANING_H_
 

@@ -30,7 +30,9 @@ class Size {
     return padded.value_.has_value() ? Size(*padded.value_ / unit * unit) : padded;
   }
   bool Is(uint64_t expected) const { return value_ == expected; }
-  std::string Text() const { return value_.has_value() ? absl::StrCat(*value_) : std::string("more than 64 bits hold"); }
+  std::string Text() const {
+    return value_.has_value() ? absl::StrCat(*value_) : std::string("more than 64 bits hold");
+  }
   uint64_t ValueOr(uint64_t otherwise) const { return value_.value_or(otherwise); }
 
  private:
@@ -90,8 +92,8 @@ Size BytesOfValue(const Plan& plan, const LayerClass& c, const Program& program,
   return rows * columns * 4;
 }
 
-// First and last step at which a value's bytes must be intact; the layer's input lives before the first step, its output
-// after the last.
+// First and last step at which a value's bytes must be intact; the layer's input lives before the first step, its
+// output after the last.
 struct Lifetime {
   size_t first = 0;
   size_t last = 0;
@@ -119,7 +121,8 @@ Fault CheckBuffers(const Plan& plan, const LayerClass& c, const Program& program
       return absl::StrCat("the buffer of %", i, " has ", buffer.bytes, " bytes, the value ", bytes.Text());
     }
     if (buffer.offset % kBufferAlignment != 0) {
-      return absl::StrCat("the buffer of %", i, " starts at ", buffer.offset, ", not at a multiple of ", kBufferAlignment);
+      return absl::StrCat("the buffer of %", i, " starts at ", buffer.offset, ", not at a multiple of ",
+                          kBufferAlignment);
     }
     const std::optional<uint64_t> buffer_end = CheckedAdd(buffer.offset, buffer.bytes);
     if (!buffer_end.has_value()) return absl::StrCat("the buffer of %", i, " ends beyond 64 bits");
@@ -151,8 +154,8 @@ Fault ForEachLayout(const Plan& plan, F check) {
     for (const Program& program : c.programs) {
       for (const WorkLayout& layout : program.layouts) {
         if (Fault fault = check(c, program, layout)) {
-          return absl::StrCat("layer ", c.layers.front().first, " ", WordOf(program.phase), ", ranks with ", layout.experts,
-                              " experts and ", layout.columns, " columns: ", *fault);
+          return absl::StrCat("layer ", c.layers.front().first, " ", WordOf(program.phase), ", ranks with ",
+                              layout.experts, " experts and ", layout.columns, " columns: ", *fault);
         }
       }
     }
@@ -237,7 +240,8 @@ Fault CapacityIsProven(const Plan& plan, const SealFacts&) {
       std::vector<std::pair<uint32_t, uint32_t>> found;
       for (const WorkLayout& layout : program.layouts) found.emplace_back(layout.experts, layout.columns);
       if (!std::equal(found.begin(), found.end(), shapes.begin(), shapes.end())) {
-        return absl::StrCat(found.size(), " layouts, not one for each of the ", shapes.size(), " shapes of rank in order");
+        return absl::StrCat(found.size(), " layouts, not one for each of the ", shapes.size(),
+                            " shapes of rank in order");
       }
     }
   }
@@ -283,11 +287,10 @@ Fault MemoryAddsUp(const Plan& plan, const SealFacts&) {
       if (expected.Is(value)) return std::nullopt;
       return absl::StrCat("rank ", rank, " ", what, " ", value, " bytes, derived are ", expected.Text());
     };
-    for (const Fault& fault :
-         {line("weights", found.weights, lines.weights), line("other weights", found.other, other),
-          line("work", found.work, lines.work), line("collective", found.collective, collective),
-          line("sessions", found.sessions, sessions), line("total", found.total, total),
-          line("budget", found.budget, budget)}) {
+    for (const Fault& fault : {line("weights", found.weights, lines.weights), line("other weights", found.other, other),
+                               line("work", found.work, lines.work), line("collective", found.collective, collective),
+                               line("sessions", found.sessions, sessions), line("total", found.total, total),
+                               line("budget", found.budget, budget)}) {
       if (fault.has_value()) return fault;
     }
     Size& sum = used.try_emplace(SharedBy(plan.mesh, slot), 0).first->second;

@@ -19,8 +19,8 @@ Fault DegreesMakeWorld(const Plan& plan, const SealFacts&) {
   const Degrees& d = plan.degrees;
   const std::optional<uint32_t> world = WorldOf(d);
   if (!world.has_value() || *world > kMostRanks) {
-    return absl::StrCat("degrees dp=", d.dp, " pp=", d.pp, " tp=", d.tp, " ep=", d.ep, " make no world of 1 to ", kMostRanks,
-                        " ranks");
+    return absl::StrCat("degrees dp=", d.dp, " pp=", d.pp, " tp=", d.tp, " ep=", d.ep, " make no world of 1 to ",
+                        kMostRanks, " ranks");
   }
   if (plan.mesh.rank_slots.size() != *world) {
     return absl::StrCat("the degrees make ", *world, " ranks, ", plan.mesh.rank_slots.size(), " have a slot");

@@ -73,8 +73,7 @@ std::string Numbers(const std::vector<uint32_t>& values) { return absl::StrCat("
 // The type of the values a program must have, from the class's cuts and owners.
 class TypeWalk {
  public:
-  explicit TypeWalk(const Plan& plan)
-      : experts_divided_(plan.degrees.ep > 1), columns_cut_(plan.degrees.tp > 1) {}
+  explicit TypeWalk(const Plan& plan) : experts_divided_(plan.degrees.ep > 1), columns_cut_(plan.degrees.tp > 1) {}
 
   std::vector<Value> ValuesOf(const Program& program) const {
     std::vector<Value> values = {Tokens(false)};
@@ -126,8 +125,8 @@ class TypeWalk {
   RowSet Owned() const { return experts_divided_ ? RowSet::kOwned : RowSet::kAll; }
 
   static Value Tokens(bool weighted) {
-    return {ValueOrder::kToken, ValueWidth::kHidden, RowSet::kAll, AxisPlacement::kReplicated, AxisPlacement::kReplicated,
-            weighted};
+    return {ValueOrder::kToken,         ValueWidth::kHidden,        RowSet::kAll,
+            AxisPlacement::kReplicated, AxisPlacement::kReplicated, weighted};
   }
   Value Index(ValueOrder order, bool owned) const {
     return {order,
@@ -161,8 +160,8 @@ Fault ProgramsArePresent(const Plan& plan, const SealFacts&) {
     }
     const auto tokens = [](const Program& program, uint32_t expected) -> Fault {
       if (program.max_tokens == expected) return std::nullopt;
-      return absl::StrCat("the ", WordOf(program.phase), " program takes ", program.max_tokens, " tokens, the limits say ",
-                          expected);
+      return absl::StrCat("the ", WordOf(program.phase), " program takes ", program.max_tokens,
+                          " tokens, the limits say ", expected);
     };
     if (Fault fault = tokens(c.programs[0], plan.limits.decode_tokens)) return fault;
     if (Fault fault = tokens(c.programs[1], plan.limits.prefill_chunk)) return fault;
@@ -231,8 +230,8 @@ Fault CollectiveSumsAddends(const Plan& plan, const SealFacts&) {
     for (const Step& step : program.steps) {
       const size_t expected = step.kind == StepKind::kCollective ? 1 : 0;
       if (step.collectives.size() != expected) {
-        return absl::StrCat("step ", FindStep(step.kind)->mnemonic, " has ", step.collectives.size(), " collectives, expected ",
-                            expected);
+        return absl::StrCat("step ", FindStep(step.kind)->mnemonic, " has ", step.collectives.size(),
+                            " collectives, expected ", expected);
       }
       if (expected == 0) continue;
       const Value& input = program.values[step.inputs.front()];
@@ -241,8 +240,8 @@ Fault CollectiveSumsAddends(const Plan& plan, const SealFacts&) {
       const bool ep = input.ep == AxisPlacement::kAddend;
       if (collective.over_tp != tp || collective.over_ep != ep) {
         return absl::StrCat("the collective sums over tp ", collective.over_tp ? "yes" : "no", " ep ",
-                            collective.over_ep ? "yes" : "no", ", its input is an addend on tp ", tp ? "yes" : "no", " ep ",
-                            ep ? "yes" : "no");
+                            collective.over_ep ? "yes" : "no", ", its input is an addend on tp ", tp ? "yes" : "no",
+                            " ep ", ep ? "yes" : "no");
       }
     }
     return std::nullopt;

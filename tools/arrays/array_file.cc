@@ -24,6 +24,7 @@
 #include "schema/safetensors.h"
 #include "schema/status_macros.h"
 #include "schema/utf8.h"
+#include "tools/cli/whole_file.h"
 
 namespace meshseal::tools {
 namespace {
@@ -46,9 +47,7 @@ constexpr NpyType kNpyTypes[] = {
 
 std::string ErrorText(int error) { return std::generic_category().message(error); }
 
-std::string ShapeText(absl::Span<const uint64_t> shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
+std::string ShapeText(absl::Span<const uint64_t> shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
 class Descriptor {
  public:
@@ -63,9 +62,6 @@ class Descriptor {
  private:
   int value_;
 };
-
-// --- reading
-// -------------------------------------------------------------------------------------------------------
 
 // The header of a .npy file is a Python dictionary literal; this reads the three entries of a plain array and
 // nothing else: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
@@ -99,13 +95,10 @@ class NpyHeaderReader {
   }
 
  private:
-  absl::Status Refused(absl::string_view text) const {
-    return Refuse(Reason::kUsage, absl::StrCat(file_, ": ", text));
-  }
+  absl::Status Refused(absl::string_view text) const { return Refuse(Reason::kUsage, absl::StrCat(file_, ": ", text)); }
   absl::Status Malformed(absl::string_view expected) const {
     const std::string rest = absl::StrReplaceAll(absl::CEscape(text_.substr(at_, 16)), {{"\\'", "'"}});
-    return Refused(
-        absl::StrCat("the .npy header is malformed: expected ", expected, " before \"", rest, "\""));
+    return Refused(absl::StrCat("the .npy header is malformed: expected ", expected, " before \"", rest, "\""));
   }
 
   void SkipSpaces() {
@@ -140,8 +133,7 @@ class NpyHeaderReader {
     has_dtype_ = array_.dtype != DType::kInvalid;
     if (has_dtype_) return absl::OkStatus();
     const std::string found = absl::StrCat("elements are '", absl::CEscape(descr), "'");
-    if (absl::StartsWith(descr, ">"))
-      return Refused(absl::StrCat(found, " (big-endian), expected little-endian"));
+    if (absl::StartsWith(descr, ">")) return Refused(absl::StrCat(found, " (big-endian), expected little-endian"));
     if (absl::StrContains(descr, "O")) {
       return Refused(absl::StrCat(found, " (pickled Python objects), expected plain numbers"));
     }
@@ -220,9 +212,7 @@ absl::string_view TextOf(const std::vector<std::byte>& bytes) {
 }
 
 absl::StatusOr<Array> ReadNpy(absl::string_view file, int descriptor) {
-  const auto refused = [&](absl::string_view text) {
-    return Refuse(Reason::kUsage, absl::StrCat(file, ": ", text));
-  };
+  const auto refused = [&](absl::string_view text) { return Refuse(Reason::kUsage, absl::StrCat(file, ": ", text)); };
   // Magic, version, header length: 2 bytes in version 1, 4 in version 2.
   std::vector<std::byte> start;
   MESHSEAL_RETURN_IF_ERROR(Append(file, descriptor, kNpyMagic.size() + 2, &start));
@@ -239,11 +229,9 @@ absl::StatusOr<Array> ReadNpy(absl::string_view file, int descriptor) {
   MESHSEAL_RETURN_IF_ERROR(Append(file, descriptor, length_bytes, &length_field));
   if (length_field.size() != length_bytes) return refused("ends inside the .npy header");
   uint64_t length = 0;
-  for (size_t i = length_field.size(); i-- > 0;)
-    length = length << 8 | static_cast<uint64_t>(length_field[i]);
+  for (size_t i = length_field.size(); i-- > 0;) length = length << 8 | static_cast<uint64_t>(length_field[i]);
   if (length > kMaxNpyHeaderBytes) {
-    return refused(
-        absl::StrCat("the .npy header has ", length, " bytes, the most read here is ", kMaxNpyHeaderBytes));
+    return refused(absl::StrCat("the .npy header has ", length, " bytes, the most read here is ", kMaxNpyHeaderBytes));
   }
   std::vector<std::byte> header;
   MESHSEAL_RETURN_IF_ERROR(Append(file, descriptor, length, &header));
@@ -253,15 +241,15 @@ absl::StatusOr<Array> ReadNpy(absl::string_view file, int descriptor) {
   const std::optional<uint64_t> elements = ElementsOf(array.shape);
   const std::optional<uint64_t> bytes = elements.has_value() ? BytesOf(array.dtype, *elements) : std::nullopt;
   if (!bytes.has_value() || *bytes > kMaxArrayBytes) {
-    return refused(absl::StrCat("shape ", ShapeText(array.shape), " of ", DTypeName(array.dtype),
-                                " takes more than ", kMaxArrayBytes, " bytes, the most read here"));
+    return refused(absl::StrCat("shape ", ShapeText(array.shape), " of ", DTypeName(array.dtype), " takes more than ",
+                                kMaxArrayBytes, " bytes, the most read here"));
   }
   // One byte more than promised must not be there.
   MESHSEAL_RETURN_IF_ERROR(Append(file, descriptor, *bytes + 1, &array.data));
   if (array.data.size() != *bytes) {
-    return refused(absl::StrCat(
-        "shape ", ShapeText(array.shape), " of ", DTypeName(array.dtype), " takes ", *bytes, " bytes, but ",
-        array.data.size() > *bytes ? "more" : absl::StrCat(array.data.size()), " follow the header"));
+    return refused(absl::StrCat("shape ", ShapeText(array.shape), " of ", DTypeName(array.dtype), " takes ", *bytes,
+                                " bytes, but ", array.data.size() > *bytes ? "more" : absl::StrCat(array.data.size()),
+                                " follow the header"));
   }
   return array;
 }
@@ -286,60 +274,6 @@ absl::StatusOr<Array> ReadSafetensors(absl::string_view path, absl::string_view 
     return as_input(status);
   }
   return array;
-}
-
-// --- writing
-// -------------------------------------------------------------------------------------------------------
-
-absl::Status CannotWrite(const std::filesystem::path& path, int error) {
-  return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": cannot be written: ", ErrorText(error)));
-}
-
-// Returns an errno, 0 when all was written.
-int WriteAll(int descriptor, absl::Span<const absl::string_view> pieces) {
-  for (absl::string_view piece : pieces) {
-    while (!piece.empty()) {
-      const ssize_t put = ::write(descriptor, piece.data(), piece.size());
-      if (put < 0) {
-        if (errno == EINTR) continue;
-        return errno;
-      }
-      piece.remove_prefix(static_cast<size_t>(put));
-    }
-  }
-  return 0;
-}
-
-// Another name in the folder of `path`, opened for writing; its mode follows the umask.
-int OpenBeside(const std::filesystem::path& path, std::string* name) {
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    *name = absl::StrCat(path.string(), ".", ::getpid(), ".", attempt, ".partial");
-    const int descriptor = ::open(name->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (descriptor >= 0 || errno != EEXIST) return descriptor;
-  }
-  return -1;
-}
-
-// Writes the pieces one after the other, so that `path` appears complete or not at all.
-absl::Status WriteWhole(const std::filesystem::path& path, absl::Span<const absl::string_view> pieces) {
-  if (path == "-") {
-    const int error = WriteAll(STDOUT_FILENO, pieces);
-    return error == 0 ? absl::OkStatus() : CannotWrite("standard output", error);
-  }
-  struct stat info = {};
-  if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    // A rename would put a file in the place of a device or a link.
-    return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": exists and is not a regular file"));
-  }
-  std::string partial;
-  const Descriptor descriptor(OpenBeside(path, &partial));
-  if (descriptor.value() < 0) return CannotWrite(path, errno);
-  int error = WriteAll(descriptor.value(), pieces);
-  if (error == 0 && ::fsync(descriptor.value()) != 0) error = errno;
-  if (error == 0 && ::rename(partial.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return absl::OkStatus();
-  ::unlink(partial.c_str());
-  return CannotWrite(path, error);
 }
 
 template <class Element>
@@ -371,9 +305,8 @@ absl::StatusOr<Array> ReadArray(absl::string_view spec) {
     return ReadSafetensors(spec.substr(0, path_size), spec.substr(path_size + 1));
   }
   if (!absl::EndsWith(spec, ".npy")) {
-    return Refuse(
-        Reason::kUsage,
-        absl::StrCat("'", spec, "' is not an array: expected FILE.npy, FILE.safetensors:TENSOR or -"));
+    return Refuse(Reason::kUsage,
+                  absl::StrCat("'", spec, "' is not an array: expected FILE.npy, FILE.safetensors:TENSOR or -"));
   }
   const Descriptor descriptor(::open(std::string(spec).c_str(), O_RDONLY | O_CLOEXEC));
   if (descriptor.value() < 0) {
@@ -385,18 +318,18 @@ absl::StatusOr<Array> ReadArray(absl::string_view spec) {
 absl::Status WriteNpy(const std::filesystem::path& path, absl::Span<const uint64_t> shape,
                       absl::Span<const float> values) {
   if (shape.size() > kMaxNpyRank || ElementsOf(shape) != values.size()) {
-    return Refuse(Reason::kBug, absl::StrCat(path.string(), ": ", values.size(),
-                                             " values do not fill the shape ", ShapeText(shape)));
+    return Refuse(Reason::kBug,
+                  absl::StrCat(path.string(), ": ", values.size(), " values do not fill the shape ", ShapeText(shape)));
   }
-  std::string header = absl::StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': (",
-                                    absl::StrJoin(shape, ", "), shape.size() == 1 ? ",), }" : "), }");
+  std::string header = absl::StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': (", absl::StrJoin(shape, ", "),
+                                    shape.size() == 1 ? ",), }" : "), }");
   const size_t prefix = kNpyMagic.size() + 4;
   header.append(kAlignment - 1 - (prefix + header.size()) % kAlignment, ' ');
   header += '\n';
   const std::array<char, 4> version_and_length = {1, 0, static_cast<char>(header.size() & 0xFF),
                                                   static_cast<char>(header.size() >> 8)};
-  return WriteWhole(path, {kNpyMagic, absl::string_view(version_and_length.data(), version_and_length.size()),
-                           header, BytesView(values)});
+  return WriteWholeFile(path, {kNpyMagic, absl::string_view(version_and_length.data(), version_and_length.size()),
+                               header, BytesView(values)});
 }
 
 absl::Status WriteSafetensors(const std::filesystem::path& path, absl::Span<const NamedArray> arrays) {
@@ -412,13 +345,13 @@ absl::Status WriteSafetensors(const std::filesystem::path& path, absl::Span<cons
   for (const NamedArray* named : order) {
     const Array& array = named->array;
     if (!IsUtf8(named->name)) {
-      return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": tensor '", absl::CEscape(named->name),
-                                                 "': the name is not UTF-8"));
+      return Refuse(Reason::kUsage,
+                    absl::StrCat(path.string(), ": tensor '", absl::CEscape(named->name), "': the name is not UTF-8"));
     }
     const std::string name = nlohmann::json(named->name).dump();
-    absl::StrAppend(&header, pieces.size() == 2 ? "" : ",", name, ":{\"dtype\":\"",
-                    SafetensorsSpelling(array.dtype), "\",\"shape\":[", absl::StrJoin(array.shape, ","),
-                    "],\"data_offsets\":[", offset, ",", offset + array.data.size(), "]}");
+    absl::StrAppend(&header, pieces.size() == 2 ? "" : ",", name, ":{\"dtype\":\"", SafetensorsSpelling(array.dtype),
+                    "\",\"shape\":[", absl::StrJoin(array.shape, ","), "],\"data_offsets\":[", offset, ",",
+                    offset + array.data.size(), "]}");
     offset += array.data.size();
     pieces.push_back(TextOf(array.data));
   }
@@ -434,7 +367,7 @@ absl::Status WriteSafetensors(const std::filesystem::path& path, absl::Span<cons
   for (size_t i = 0; i < length.size(); ++i) length[i] = static_cast<char>(header.size() >> (8 * i));
   pieces[0] = absl::string_view(length.data(), length.size());
   pieces[1] = header;
-  return WriteWhole(path, pieces);
+  return WriteWholeFile(path, pieces);
 }
 
 }  // namespace meshseal::tools

@@ -16,9 +16,7 @@
 namespace meshseal::tools {
 namespace {
 
-std::string ShapeText(absl::Span<const uint64_t> shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
+std::string ShapeText(absl::Span<const uint64_t> shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
 std::vector<uint64_t> IndexOf(uint64_t element, absl::Span<const uint64_t> shape) {
   std::vector<uint64_t> index(shape.size());
@@ -81,8 +79,8 @@ Comparison Compare(const Array& array, const Array& reference, ValueOf value_of)
     }
   }
   if (!found) return result;
-  result.ratio = std::isnan(max_delta) || max_reference == 0 ? std::numeric_limits<double>::infinity()
-                                                             : max_delta / max_reference;
+  result.ratio =
+      std::isnan(max_delta) || max_reference == 0 ? std::numeric_limits<double>::infinity() : max_delta / max_reference;
   result.worst_index = IndexOf(worst, array.shape);
   const auto text = [&](const Array& from) {
     const Value value = value_of(Load<Stored>(from, worst));
@@ -109,9 +107,8 @@ absl::StatusOr<Comparison> CompareArrays(const Array& array, const Array& refere
   const std::optional<uint64_t> elements = ElementsOf(array.shape);
   const std::optional<uint64_t> bytes = elements.has_value() ? BytesOf(array.dtype, *elements) : std::nullopt;
   if (bytes != array.data.size() || bytes != reference.data.size()) {
-    return Refuse(Reason::kBug,
-                  absl::StrCat("arrays of ", array.data.size(), " and ", reference.data.size(),
-                               " bytes do not have the size of their shape ", ShapeText(array.shape)));
+    return Refuse(Reason::kBug, absl::StrCat("arrays of ", array.data.size(), " and ", reference.data.size(),
+                                             " bytes do not have the size of their shape ", ShapeText(array.shape)));
   }
   switch (array.dtype) {
     case DType::kF64:
@@ -140,16 +137,15 @@ absl::StatusOr<Comparison> CompareArrays(const Array& array, const Array& refere
     case DType::kU64:
       return Compare<uint64_t>(array, reference, [](uint64_t bits) { return bits; });
     default:
-      return Refuse(Reason::kNotBuilt,
-                    absl::StrCat("arrays of ", DTypeName(array.dtype), " cannot be compared yet"));
+      return Refuse(Reason::kNotBuilt, absl::StrCat("arrays of ", DTypeName(array.dtype), " cannot be compared yet"));
   }
 }
 
 std::string ComparisonText(const Comparison& comparison) {
   std::string text = absl::StrFormat("max|Δ|/max|ref| = %.3g", comparison.ratio);
   if (!comparison.worst_value.empty()) {
-    absl::StrAppend(&text, " (worst at ", ShapeText(comparison.worst_index), ": ", comparison.worst_value,
-                    " against ", comparison.worst_reference, ")");
+    absl::StrAppend(&text, " (worst at ", ShapeText(comparison.worst_index), ": ", comparison.worst_value, " against ",
+                    comparison.worst_reference, ")");
   }
   absl::StrAppend(&text, ", ", comparison.elements, " elements, ", comparison.differing, " differ");
   if (comparison.nans != 0 || comparison.infinities != 0) {

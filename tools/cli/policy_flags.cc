@@ -16,8 +16,9 @@ absl::StatusOr<Policy> PolicyFlags::Resolve() const {
   if (!pin_.empty()) {
     policy.pinned_id = DigestFromHex(pin_);
     if (!policy.pinned_id.has_value()) {
-      return Refuse(Reason::kUsage, absl::StrCat("--pin: expected the whole plan id, 64 lower-case hexadecimal digits, found '",
-                                                 pin_, "'"));
+      return Refuse(
+          Reason::kUsage,
+          absl::StrCat("--pin: expected the whole plan id, 64 lower-case hexadecimal digits, found '", pin_, "'"));
     }
   }
   return policy;

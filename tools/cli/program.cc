@@ -38,7 +38,8 @@ std::optional<std::string> NearestFlag(const CLI::App& command, absl::string_vie
 
 }  // namespace
 
-Program::Program(std::string name) : name_(std::move(name)), app_("part of meshseal; `meshseal COMMAND` finds it", name_) {
+Program::Program(std::string name)
+    : name_(std::move(name)), app_("part of meshseal; `meshseal COMMAND` finds it", "meshseal") {
   app_.set_version_flag("--version", VersionText);
   app_.require_subcommand(1);
 }
@@ -46,8 +47,8 @@ Program::Program(std::string name) : name_(std::move(name)), app_("part of meshs
 CLI::App& Program::Add(const std::string& command, const std::array<std::string, 2>& examples,
                        std::function<int()> run) {
   CLI::App* subcommand = app_.add_subcommand(command, FindCommand(command)->summary);
-  subcommand->footer(absl::StrCat("Examples:\n  meshseal ", examples[0], "\n  meshseal ", examples[1], "\n",
-                                  std::string(kExitCodes)));
+  subcommand->footer(
+      absl::StrCat("Examples:\n  meshseal ", examples[0], "\n  meshseal ", examples[1], "\n", std::string(kExitCodes)));
   commands_.emplace_back(subcommand, std::move(run));
   return *subcommand;
 }

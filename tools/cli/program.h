@@ -18,8 +18,8 @@ class Program {
  public:
   explicit Program(std::string name);
 
-  // Declares a command of commands.def; flags are added to the result, `run` gives the exit code. Two real examples, without
-  // the leading "meshseal".
+  // Declares a command of commands.def; flags are added to the result, `run` gives the exit code. Two real examples,
+  // without the leading "meshseal".
   CLI::App& Add(const std::string& command, const std::array<std::string, 2>& examples, std::function<int()> run);
 
   // Parses and runs; the exit code of main.

@@ -29,7 +29,8 @@ class Descriptor {
 };
 
 absl::Status CannotWrite(const std::filesystem::path& path, int error) {
-  return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": cannot be written: ", std::generic_category().message(error)));
+  return Refuse(Reason::kUsage,
+                absl::StrCat(path.string(), ": cannot be written: ", std::generic_category().message(error)));
 }
 
 // Returns an errno, 0 when all was written.

@@ -10,8 +10,9 @@
 
 namespace meshseal::tools {
 
-// Writes the pieces one after the other under another name in the same folder, syncs and renames; `-` is standard output. An existing `path` that is
-// not a regular file is refused, and whatever fails, no part is left behind. Reason kUsage.
+// Writes the pieces one after the other under another name in the same folder, syncs and renames; `-` is standard
+// output. An existing `path` that is not a regular file is refused, and whatever fails, no part is left behind. Reason
+// kUsage.
 absl::Status WriteWholeFile(const std::filesystem::path& path, absl::Span<const absl::string_view> pieces);
 
 }  // namespace meshseal::tools

@@ -76,12 +76,14 @@ int RunExplain(const ExplainFlags& flags) {
     std::vector<absl::string_view> slugs;
     for (const compiler::RuleRow& known : compiler::Rules()) slugs.emplace_back(known.slug);
     const std::optional<absl::string_view> nearest = Nearest(flags.rule, slugs);
-    return Report("explain", Refuse(Reason::kUsage, absl::StrCat("unknown rule '", flags.rule, "'",
-                                                                 nearest.has_value()
-                                                                     ? absl::StrCat(". Did you mean '", std::string(*nearest), "'?")
-                                                                     : "; --list prints them")));
+    return Report("explain", Refuse(Reason::kUsage,
+                                    absl::StrCat("unknown rule '", flags.rule, "'",
+                                                 nearest.has_value()
+                                                     ? absl::StrCat(". Did you mean '", std::string(*nearest), "'?")
+                                                     : "; --list prints them")));
   }
-  return Print("explain", absl::StrCat(row->slug, " (stage ", row->stage, ")\n  ", row->promise, "\n  example: ", row->example, "\n"));
+  return Print("explain", absl::StrCat(row->slug, " (stage ", row->stage, ")\n  ", row->promise,
+                                       "\n  example: ", row->example, "\n"));
 }
 
 struct CompileFlags {
@@ -132,21 +134,22 @@ int Main(int argc, char** argv) {
 
   CheckFlags check;
   CLI::App& check_command = program.Add(
-      "check", {"check manifests/deployments/tiny-ep4.yaml", "check manifests/models/tiny-qwen3-moe.yaml --format json"},
+      "check",
+      {"check manifests/deployments/tiny-ep4.yaml", "check manifests/models/tiny-qwen3-moe.yaml --format json"},
       [&check] { return RunCheck(check); });
   check_command.add_option("FILE", check.path, "a deployment, a model or a mesh")->required();
   check_command.add_option("--format", check.format, "text (to stderr) or json (to stdout)")
       ->check(CLI::IsMember({"text", "json"}));
 
   ExplainFlags explain;
-  CLI::App& explain_command = program.Add("explain", {"explain tp-divides-ffn", "explain --list"},
-                                          [&explain] { return RunExplain(explain); });
+  CLI::App& explain_command =
+      program.Add("explain", {"explain tp-divides-ffn", "explain --list"}, [&explain] { return RunExplain(explain); });
   explain_command.add_option("RULE", explain.rule, "the slug in brackets behind an error");
   explain_command.add_flag("--list", explain.list, "print all rules");
 
   CompileFlags compile;
   CLI::App& compile_command = program.Add("compile",
-                                          {"compile manifests/deployments/tiny-ep4.yaml -o tiny-ep4.mseal",
+                                          {"compile manifests/deployments/tiny-ep4.yaml --serial 12 -o tiny-ep4.mseal",
                                            "compile manifests/deployments/tiny-ep4.yaml --stop-after place"},
                                           [&compile] { return RunCompile(compile); });
   compile_command.add_option("DEPLOYMENT", compile.deployment, "the deployment document")->required();

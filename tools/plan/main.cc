@@ -27,7 +27,8 @@ int RunVerify(const VerifyFlags& flags) {
   const absl::StatusOr<std::string> file = ReadPlanFile(flags.path);
   if (!file.ok()) return Report("verify", file.status());
   const PlanInspection inspection = InspectPlan(*file, *policy);
-  const std::string outcome = inspection.verdict.ok() ? absl::StrCat("sealed, not signed, plan id ", inspection.id) : "refused";
+  const std::string outcome =
+      inspection.verdict.ok() ? absl::StrCat("sealed, not signed, plan id ", inspection.id) : "refused";
   const int printed = Print("verify", absl::StrCat(flags.path, ": ", GatesText(inspection), "\n", outcome, "\n"));
   const int refused = Report("verify", inspection.verdict);
   return refused != 0 ? refused : printed;
@@ -47,7 +48,9 @@ int RunShow(const ShowFlags& flags) {
   const PlanInspection inspection = InspectPlan(*file, Policy{});
   const bool json = flags.format == "json" || !flags.field.empty();
   const std::string standing =
-      inspection.refused_at.has_value() ? absl::StrCat("REFUSED at gate '", std::string(GateName(*inspection.refused_at)), "'") : "sealed, not signed";
+      inspection.refused_at.has_value()
+          ? absl::StrCat("REFUSED at gate '", std::string(GateName(*inspection.refused_at)), "'")
+          : "sealed, not signed";
   int printed = 0;
   if (inspection.plan.has_value()) {
     const absl::StatusOr<std::string> text =
@@ -72,13 +75,16 @@ int Main(int argc, char** argv) {
   verify.policy.AddTo(verify_command);
 
   ShowFlags show;
-  CLI::App& show_command = program.Add("show", {"show tiny-ep4.mseal --rank 3", "show tiny-ep4.mseal --field /degrees/ep"},
-                                       [&show] { return RunShow(show); });
+  CLI::App& show_command =
+      program.Add("show", {"show tiny-ep4.mseal --rank 3", "show tiny-ep4.mseal --field /degrees/ep"},
+                  [&show] { return RunShow(show); });
   show_command.add_option("PLAN", show.path, "a sealed plan; of a refused one, what can be read is shown")->required();
   show_command.add_option("--rank", show.rank, "list this rank's programs");
   show_command.add_option("--layer", show.layer, "list this layer's programs");
-  show_command.add_option("--format", show.format, "text, or json (versioned, stable)")->check(CLI::IsMember({"text", "json"}));
-  show_command.add_option("--field", show.field, "one field of the json form, as a JSON pointer such as /memory/0/total");
+  show_command.add_option("--format", show.format, "text, or json (versioned, stable)")
+      ->check(CLI::IsMember({"text", "json"}));
+  show_command.add_option("--field", show.field,
+                          "one field of the json form, as a JSON pointer such as /memory/0/total");
 
   return program.Main(argc, argv);
 }

@@ -141,8 +141,7 @@ absl::Status RunPlan(const RunFlags& flags) {
   std::vector<float> output(hidden.values.size());
   std::vector<runtime::RunResult> results;
   if (flags.stack) {
-    MESHSEAL_RETURN_IF_ERROR(
-        session->RunStack(phase, hidden.tokens, hidden.values, absl::MakeSpan(output), &results));
+    MESHSEAL_RETURN_IF_ERROR(session->RunStack(phase, hidden.tokens, hidden.values, absl::MakeSpan(output), &results));
   } else {
     results.emplace_back();
     runtime::RunRequest request;
@@ -157,8 +156,9 @@ absl::Status RunPlan(const RunFlags& flags) {
   if (!flags.routing_output.empty()) {
     MESHSEAL_RETURN_IF_ERROR(WriteRouting(flags.routing_output, hidden.tokens, results.front()));
   }
-  std::fprintf(stderr, "%s of %u tokens through %s\n", WordOf(phase), hidden.tokens,
-               flags.stack ? absl::StrCat(results.size(), " layers").c_str() : absl::StrCat("layer ", *flags.layer).c_str());
+  std::fprintf(
+      stderr, "%s of %u tokens through %s\n", WordOf(phase), hidden.tokens,
+      flags.stack ? absl::StrCat(results.size(), " layers").c_str() : absl::StrCat("layer ", *flags.layer).c_str());
   PrintRanks(plan, results);
   return absl::OkStatus();
 }
@@ -186,7 +186,8 @@ int Main(int argc, char** argv) {
   CLI::App& run_command =
       program.Add("run",
                   {"run tiny-ep4.mseal --weights tests/data/tiny-qwen3-moe --unverified-weights --layer 0 "
-                   "--input tests/data/tiny-qwen3-moe/recorded/prompt-7.safetensors:layer.0.hidden_in --output y.npy",
+                   "--input tests/data/tiny-qwen3-moe/recorded/prompt-7.safetensors:layer.0.hidden_in --output y.npy "
+                   "--routing-output r.safetensors",
                    "run tiny-ep4.mseal --weights tests/data/tiny-qwen3-moe --unverified-weights --dry-run"},
                   [&run] { return Report("run", RunPlan(run)); });
   run_command.add_option("PLAN", run.plan, "a sealed plan")->required();
@@ -207,11 +208,11 @@ int Main(int argc, char** argv) {
   run_command.add_flag("--dry-run", run.dry_run, "bind, agree, reserve and load; run nothing");
 
   CompareFlags compare;
-  CLI::App& compare_command =
-      program.Add("compare",
-                  {"compare y.npy tests/data/tiny-qwen3-moe/recorded/prompt-7.safetensors:layer.0.hidden_out --rtol 2e-5",
-                   "compare a.npy b.npy"},
-                  [&compare] { return Report("compare", RunCompare(compare)); });
+  CLI::App& compare_command = program.Add(
+      "compare",
+      {"compare y.npy tests/data/tiny-qwen3-moe/recorded/prompt-7.safetensors:layer.0.hidden_out --rtol 2e-5",
+       "compare r.safetensors:expert_ids tests/data/tiny-qwen3-moe/recorded/prompt-7.safetensors:layer.0.expert_ids"},
+      [&compare] { return Report("compare", RunCompare(compare)); });
   compare_command.add_option("ARRAY", compare.array, "x.npy or FILE.safetensors:TENSOR")->required();
   compare_command.add_option("REFERENCE", compare.reference, "what it is measured against")->required();
   compare_command.add_option("--rtol", compare.rtol, "largest max|D|/max|ref| that is still equal; 0 if not given");

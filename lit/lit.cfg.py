@@ -1,0 +1,49 @@
+"""How the tests under lit/ are run. Built by CMake into <build>/lit, run by ctest; see README.md beside this file."""
+
+import os
+import shutil
+
+import lit.formats
+
+if not hasattr(config, "meshseal_bin_dir"):
+    lit_config.fatal("run lit on a build folder: lit.py build/release/lit (or ctest --preset release)")
+
+config.name = "meshseal"
+config.test_format = lit.formats.ShTest(execute_external=False)  # lit's own shell: a crash is not an exit code
+config.suffixes = [".yaml", ".test"]
+config.excludes = ["Inputs", "inputs", "lit.cfg.py", "lit.site.cfg.py"]
+config.test_source_root = os.path.join(config.meshseal_source_dir, "lit")
+config.test_exec_root = config.meshseal_lit_output_dir
+
+config.environment.update({
+    "LC_ALL": "C.UTF-8",
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+    "FILECHECK_OPTS": "--enable-var-scope",
+    "PYTHONDONTWRITEBYTECODE": "1",
+})
+if "TSAN_OPTIONS" in os.environ:  # lit passes on those of the other sanitizers itself
+    config.environment["TSAN_OPTIONS"] = os.environ["TSAN_OPTIONS"]
+
+
+def substitute(name, value):
+    # A whole name only: %meshseal is not the start of %meshseal-run.
+    config.substitutions.append((name + r"(?![\w-])", value.replace("\\", r"\\")))
+
+
+for program in ("meshseal-compile", "meshseal-plan", "meshseal-run", "meshseal"):
+    substitute("%" + program, os.path.join(config.meshseal_bin_dir, program))
+substitute("%filecheck", config.meshseal_filecheck)
+substitute("%not", config.meshseal_not)
+substitute("%python", config.meshseal_python)
+substitute("%exits", config.meshseal_python + " " + os.path.join(config.meshseal_source_dir, "lit", "Inputs", "exit_code.py"))
+substitute("%root", config.meshseal_source_dir)
+substitute("%data", os.path.join(config.meshseal_source_dir, "tests", "data"))
+
+if config.meshseal_compiler:
+    config.available_features.add("compiler")
+for sanitizer, feature in (("address", "asan"), ("thread", "tsan")):
+    if sanitizer in config.meshseal_sanitize.split(","):
+        config.available_features.add(feature)
+if shutil.which("clang-format-14"):
+    config.available_features.add("clang-format-14")

@@ -1,0 +1,28 @@
+"""Runs the examples of every command's --help in a folder that looks like the project: run_examples.py MESHSEAL ROOT FOLDER."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+meshseal, root, folder = sys.argv[1:]
+for name in ("manifests", "tests"):
+    os.symlink(os.path.join(root, name), os.path.join(folder, name))
+overview = subprocess.run([meshseal, "--help"], capture_output=True, text=True, check=True).stdout
+built = [m[1] for m in re.finditer(r"^  (\w+) +(.*)$", overview, re.M) if "not in this version" not in m[2] and m[1] != "meshseal"]
+order = ["check", "explain", "compile", "verify", "show", "run", "compare"]
+assert sorted(built) == sorted(order), built
+count = 0
+for command in order:
+    text = subprocess.run([meshseal, command, "--help"], capture_output=True, text=True, check=True).stdout
+    assert len(text.splitlines()) <= 50, f"{command} --help has {len(text.splitlines())} lines"
+    assert "Exit codes: 0 yes" in text, command
+    examples = re.findall(r"^  meshseal (.*)$", text, re.M)
+    assert len(examples) == 2, examples
+    for example in examples:
+        done = subprocess.run([meshseal, *shlex.split(example)], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, f"{example}: exit {done.returncode}\n{done.stderr}"
+        print(f"ok: meshseal {example}")
+        count += 1
+print(f"{len(order)} commands, {count} examples")

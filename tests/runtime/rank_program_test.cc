@@ -1,0 +1,127 @@
+#include "runtime/program/rank_program.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/memory/arena.h"
+#include "runtime/program/rank_facts.h"
+#include "schema/reason.h"
+#include "tests/support/plan_builder.h"
+
+namespace meshseal::runtime {
+namespace {
+
+using support::PlanNumbers;
+
+TEST(RankFactsTest, FollowThePlansRules) {
+  PlanNumbers n;
+  n.layers = 5;
+  n.moe_layers = {{1, 2}, {3, 5}};
+  n.pp = 2;
+  n.ep = 3;
+  n.tp = 5;
+  const Plan plan = support::BuildPlan(n);
+  const LayerClass& c = plan.layer_classes.front();
+  EXPECT_EQ(LocalExperts(c, 0), (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(LocalExperts(c, 1), (std::vector<uint32_t>{3, 4, 5}));
+  EXPECT_EQ(LocalExperts(c, 2), (std::vector<uint32_t>{6, 7}));
+  std::vector<uint32_t> begins;
+  for (uint32_t tp = 0; tp < 5; ++tp) begins.push_back(ColumnsOf(c, tp).begin);
+  EXPECT_EQ(begins, (std::vector<uint32_t>{0, 3, 6, 8, 10}));
+  EXPECT_EQ(ColumnsOf(c, 4).end, 12u);
+  EXPECT_EQ(ColumnsOf(c, 1).size(), 3u);
+  EXPECT_EQ(LayersOfStage(plan, 0), (LayerRange{0, 3}));
+  EXPECT_EQ(LayersOfStage(plan, 1), (LayerRange{3, 5}));
+  const std::vector<bool> has_experts = {false, true, false, true, true, false};
+  for (uint32_t layer = 0; layer < has_experts.size(); ++layer) {
+    EXPECT_EQ(ClassOfLayer(plan, layer).has_value(), has_experts[layer]) << layer;
+  }
+}
+
+// Owners need not be contiguous; local numbers follow the plan's table.
+TEST(RankFactsTest, InterleavedOwners) {
+  PlanNumbers n;
+  n.ep = 2;
+  Plan plan = support::BuildPlan(n);
+  for (uint32_t expert = 0; expert < n.experts; ++expert) {
+    plan.layer_classes[0].expert_shards[expert] = {expert % 2, expert / 2};
+  }
+  EXPECT_EQ(LocalExperts(plan.layer_classes[0], 1), (std::vector<uint32_t>{1, 3, 5, 7}));
+}
+
+TEST(BindProgramTest, ResolvesPlacesAndOwners) {
+  PlanNumbers n;
+  n.tp = 2;
+  n.ep = 3;
+  n.residual = Residual::kAdd;
+  const SealedPlan plan = support::BuildSealedPlan(n);
+  const LayerClass& c = plan.plan().layer_classes.front();
+  const absl::StatusOr<RankProgram> bound = BindProgram(plan, 5, 0, Phase::kPrefill);  // tp 1, ep 2
+  ASSERT_TRUE(bound.ok()) << bound.status();
+  EXPECT_EQ(bound->at(), (Coordinate{0, 0, 1, 2}));
+  EXPECT_EQ(bound->local_experts(), 2u);
+  EXPECT_EQ(bound->columns().begin, 6u);
+  EXPECT_EQ(bound->columns().end, 12u);
+  EXPECT_EQ(bound->tensor_degree(), 2u);
+  EXPECT_EQ(std::vector<int32_t>(bound->local_of_expert().begin(), bound->local_of_expert().end()),
+            (std::vector<int32_t>{-1, -1, -1, -1, -1, -1, 0, 1}));
+  const WorkLayout& layout = c.programs[1].layouts.front();  // fewer experts come first
+  EXPECT_EQ(layout.experts, 2u);
+  EXPECT_EQ(bound->grouped_rows(), layout.grouped_rows);
+  EXPECT_EQ(bound->arena_bytes(), layout.arena_bytes);
+  ASSERT_EQ(bound->steps().size(), c.programs[1].steps.size());
+  for (size_t i = 0; i < bound->steps().size(); ++i) {
+    const Step& step = c.programs[1].steps[i];
+    EXPECT_EQ(bound->steps()[i].kind, step.kind);
+    for (size_t j = 0; j < step.inputs.size(); ++j) {
+      EXPECT_EQ(bound->steps()[i].inputs[j], layout.buffers[step.inputs[j]]);
+    }
+    for (size_t j = 0; j < step.outputs.size(); ++j) {
+      EXPECT_EQ(bound->steps()[i].outputs[j], layout.buffers[step.outputs[j]]);
+    }
+  }
+  EXPECT_EQ(bound->layer_input(), layout.buffers.front());
+  EXPECT_EQ(bound->layer_output(), layout.buffers.back());
+}
+
+TEST(BindProgramTest, RefusesWhatIsNotInThePlan) {
+  const SealedPlan plan = support::BuildSealedPlan({});
+  absl::Status status = BindProgram(plan, 1, 0, Phase::kDecode).status();
+  EXPECT_EQ(status.message(), "rank 1 of a plan with a world of 1");
+  EXPECT_EQ(ReasonOf(status), Reason::kWorldSize);
+  status = BindProgram(plan, 0, 1, Phase::kDecode).status();
+  EXPECT_EQ(status.message(), "layer class 1 of a plan with 1");
+  EXPECT_EQ(ReasonOf(status), Reason::kBug);
+  status = BindProgram(plan, 0, 0, Phase::kInvalid).status();
+  EXPECT_EQ(status.message(), "layer class 0 has no invalid program");
+  EXPECT_EQ(ReasonOf(status), Reason::kBug);
+}
+
+TEST(ArenaTest, IsAlignedAndMayBeEmpty) {
+  const absl::StatusOr<Arena> arena = Arena::Reserve(100, "a test");
+  ASSERT_TRUE(arena.ok());
+  EXPECT_EQ(arena->bytes().size(), 100u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(arena->bytes().data()) % 64, 0u);
+  EXPECT_TRUE(Arena::Reserve(0, "a test")->bytes().empty());
+}
+
+// The sanitizers end the program instead.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MESHSEAL_TEST_SANITIZED 1
+#elif defined(__has_feature)
+#define MESHSEAL_TEST_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define MESHSEAL_TEST_SANITIZED 0
+#endif
+#if !MESHSEAL_TEST_SANITIZED
+TEST(ArenaTest, RefusesWhatCannotBeHad) {
+  const absl::Status status = Arena::Reserve(uint64_t{1} << 62, "a test").status();
+  EXPECT_EQ(status.message(), "4611686018427387904 bytes for a test cannot be had");
+  EXPECT_EQ(ReasonOf(status), Reason::kOutOfMemory);
+}
+#endif
+
+}  // namespace
+}  // namespace meshseal::runtime

@@ -1,0 +1,262 @@
+// Rules of single steps that a whole layer does not show.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/reference/dot.h"
+#include "runtime/reference/reference_backend.h"
+#include "schema/reason.h"
+
+namespace meshseal::runtime {
+namespace {
+
+WeightMatrix Matrix(const std::vector<float>& values, uint32_t rows) {
+  const auto columns = static_cast<uint32_t>(values.size() / rows);
+  return {DType::kF32, rows, columns, columns * sizeof(float), reinterpret_cast<const std::byte*>(values.data())};
+}
+
+StepShape Shape(uint32_t tokens, uint32_t top_k, uint32_t hidden, uint32_t columns = 1) {
+  StepShape shape;
+  shape.tokens = tokens;
+  shape.top_k = top_k;
+  shape.hidden = hidden;
+  shape.columns = columns;
+  return shape;
+}
+
+constexpr Router kRouter = {
+    Scoring::kSoftmax, RouteOrder::kScoreThenTopK, Renormalize::kNone, WeightPoint::kOutput, Basis::kF32, 1};
+
+struct Routed {
+  absl::Status status;
+  std::vector<int32_t> experts;
+  std::vector<float> weights;
+};
+
+// Routes one token whose logits are `logits`.
+Routed Route(const Router& router, const std::vector<float>& logits, uint32_t top_k) {
+  const std::vector<float> x = {1};
+  Routed routed;
+  routed.experts.resize(top_k);
+  routed.weights.resize(top_k);
+  StepShape shape = Shape(1, top_k, 1);
+  shape.first_token = 41;
+  routed.status = ReferenceBackend().Route({shape, router, Matrix(logits, static_cast<uint32_t>(logits.size())), x,
+                                            absl::MakeSpan(routed.experts), absl::MakeSpan(routed.weights)});
+  return routed;
+}
+
+TEST(RouteTest, TiesGoToTheLowerIndex) {
+  for (const RouteOrder order : {RouteOrder::kScoreThenTopK, RouteOrder::kTopKThenScore}) {
+    Router router = kRouter;
+    router.order = order;
+    EXPECT_EQ(Route(router, {1, 2, 2, 1, 2}, 4).experts, (std::vector<int32_t>{1, 2, 4, 0}));
+    EXPECT_EQ(Route(router, {0, -0.0f, 0}, 3).experts, (std::vector<int32_t>{0, 1, 2}));
+  }
+}
+
+// Logits that differ by less than their scores' float32 can tell are a tie for score_then_topk only.
+TEST(RouteTest, ScoresAreComparedAsFloat32) {
+  const std::vector<float> logits = {-200, -150, 0};
+  Router router = kRouter;
+  EXPECT_EQ(Route(router, logits, 2).experts, (std::vector<int32_t>{2, 0}));  // both scores are 0
+  router.order = RouteOrder::kTopKThenScore;
+  EXPECT_EQ(Route(router, logits, 2).experts, (std::vector<int32_t>{2, 1}));
+}
+
+TEST(RouteTest, ScoresRenormalizationAndScale) {
+  const std::vector<float> logits = {std::log(1.0f), std::log(2.0f), std::log(5.0f)};
+  Router router = kRouter;
+  EXPECT_NEAR(Route(router, logits, 2).weights[0], 5.0 / 8, 1e-7);
+  EXPECT_NEAR(Route(router, logits, 2).weights[1], 2.0 / 8, 1e-7);
+  router.renormalize = Renormalize::kSum;
+  router.scale = 3;
+  EXPECT_NEAR(Route(router, logits, 2).weights[0], 3 * 5.0 / 7, 1e-6);
+  router.order = RouteOrder::kTopKThenScore;
+  router.renormalize = Renormalize::kNone;
+  EXPECT_NEAR(Route(router, logits, 2).weights[1], 3 * 2.0 / 7, 1e-6);
+}
+
+TEST(RouteTest, LargeLogitsDoNotOverflow) {
+  EXPECT_EQ(Route(kRouter, {3e38f, 3e38f, -3e38f}, 3).weights, (std::vector<float>{0.5f, 0.5f, 0}));
+}
+
+TEST(RouteTest, Bf16LogitsTieWhereFloat32OnesDoNot) {
+  Router router = kRouter;
+  EXPECT_EQ(Route(router, {1, 1.001f}, 1).experts, (std::vector<int32_t>{1}));
+  router.input = Basis::kBf16;
+  EXPECT_EQ(Route(router, {1, 1.001f}, 1).experts, (std::vector<int32_t>{0}));
+}
+
+TEST(RouteTest, ANonFiniteScoreNamesTokenAndExpert) {
+  for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
+    const absl::Status status = Route(kRouter, {1, bad}, 1).status;
+    EXPECT_EQ(status.message(), "token 41: the router score of expert 1 is not finite");
+    EXPECT_EQ(ReasonOf(status), Reason::kNonFinite);
+  }
+  // The largest float32 is finite, as bf16 it is not.
+  Router router = kRouter;
+  EXPECT_TRUE(Route(router, {3.4e38f}, 1).status.ok());
+  router.input = Basis::kBf16;
+  EXPECT_FALSE(Route(router, {3.4e38f}, 1).status.ok());
+}
+
+// 3 tokens of 2 slots over experts 0..3; this rank owns 2 (local 0) and 0 (local 1).
+class ScatterTest : public testing::Test {
+ protected:
+  absl::Status Scatter(size_t capacity) {
+    rows.assign(capacity * 2, -1);
+    slot_of_row.assign(capacity, 77);
+    row_of_slot.assign(6, 77);
+    first_row.assign(3, 77);
+    return ReferenceBackend().Scatter({Shape(3, 2, 2),
+                                       {{experts, weights}, local},
+                                       2,
+                                       2,
+                                       x,
+                                       absl::MakeSpan(rows),
+                                       absl::MakeSpan(slot_of_row),
+                                       absl::MakeSpan(row_of_slot),
+                                       absl::MakeSpan(first_row)});
+  }
+
+  const std::vector<int32_t> experts = {0, 2, 1, 3, 2, 0};
+  const std::vector<float> weights = std::vector<float>(6, 1);
+  const std::vector<int32_t> local = {1, -1, 0, -1};
+  const std::vector<float> x = {10, 11, 20, 21, 30, 31};
+  std::vector<float> rows;
+  std::vector<int32_t> slot_of_row, row_of_slot, first_row;
+};
+
+TEST_F(ScatterTest, GroupsByLocalExpertInSlotOrder) {
+  ASSERT_TRUE(Scatter(6).ok());
+  EXPECT_EQ(first_row, (std::vector<int32_t>{0, 2, 4}));
+  EXPECT_EQ(slot_of_row, (std::vector<int32_t>{1, 4, 0, 5, -1, -1}));
+  EXPECT_EQ(row_of_slot, (std::vector<int32_t>{2, 0, -1, -1, 1, 3}));
+  EXPECT_EQ(rows, (std::vector<float>{10, 11, 30, 31, 10, 11, 30, 31, -1, -1, -1, -1}));
+}
+
+TEST_F(ScatterTest, OneRowTooFewIsRefusedBeforeAnythingIsWritten) {
+  const absl::Status status = Scatter(3);
+  EXPECT_EQ(status.message(), "4 rows are needed, the plan proves 3");
+  EXPECT_EQ(ReasonOf(status), Reason::kBug);
+  EXPECT_EQ(rows, std::vector<float>(6, -1));
+  EXPECT_EQ(slot_of_row, std::vector<int32_t>(3, 77));
+}
+
+TEST(ScatterPaddingTest, EachExpertStartsAtATileAndPaddingIsNotWritten) {
+  const std::vector<int32_t> experts = {1, 0, 1, 1, 1};
+  const std::vector<float> weights(5, 1);
+  const std::vector<int32_t> local = {0, 1, 2};
+  const std::vector<float> x = {1, 2, 3, 4, 5};
+  std::vector<float> rows(16, -1);
+  std::vector<int32_t> slot_of_row(16), row_of_slot(5), first_row(4);
+  ASSERT_TRUE(ReferenceBackend()
+                  .Scatter({Shape(5, 1, 1),
+                            {{experts, weights}, local},
+                            3,
+                            3,
+                            x,
+                            absl::MakeSpan(rows),
+                            absl::MakeSpan(slot_of_row),
+                            absl::MakeSpan(row_of_slot),
+                            absl::MakeSpan(first_row)})
+                  .ok());
+  EXPECT_EQ(first_row, (std::vector<int32_t>{0, 3, 9, 9}));  // the third expert has no row
+  EXPECT_EQ(rows, (std::vector<float>{2, -1, -1, 1, 3, 4, 5, -1, -1, -1, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(slot_of_row[1], -1);
+  EXPECT_EQ(slot_of_row[8], -1);
+
+  // GateUpGrouped leaves the padding alone as well.
+  const std::vector<float> one = {1};
+  const std::vector<ExpertWeights> owned(3, ExpertWeights{Matrix(one, 1), Matrix(one, 1), Matrix(one, 1)});
+  std::vector<float> out(32, -1);
+  StepCounters counters;
+  ASSERT_TRUE(ReferenceBackend()
+                  .GateUpGrouped({Shape(5, 1, 1),
+                                  {slot_of_row, row_of_slot, first_row},
+                                  Basis::kF32,
+                                  owned,
+                                  rows,
+                                  absl::MakeSpan(out),
+                                  &counters})
+                  .ok());
+  EXPECT_EQ(counters.gate_up_slots, 5u);
+  EXPECT_EQ(out[0], 2);
+  EXPECT_EQ(out[2], -1);
+  EXPECT_EQ(out[16], -1);
+}
+
+TEST(CombineTest, WritesExactZerosForATokenWithoutOwnedSlots) {
+  const std::vector<int32_t> experts = {0, 1, 0, 0};
+  const std::vector<float> weights = {0.5f, 2, NAN, NAN};
+  const std::vector<int32_t> local = {-1, 0};
+  const std::vector<float> slots = {NAN, 3, NAN, NAN};
+  std::vector<float> out(2, NAN);
+  ASSERT_TRUE(
+      ReferenceBackend().Combine({Shape(2, 2, 1), {{experts, weights}, local}, slots, absl::MakeSpan(out)}).ok());
+  EXPECT_EQ(out[0], 6);
+  EXPECT_EQ(std::bit_cast<uint32_t>(out[1]), 0u);
+}
+
+TEST(CombineTest, FusesMultiplyAndAddInSlotOrder) {
+  const std::vector<int32_t> experts = {0, 0};
+  const std::vector<int32_t> local = {0};
+  const float w = 1 + 0x1p-12f;
+  const std::vector<float> weights = {-1, w};
+  const std::vector<float> slots = {1 + 0x1p-11f, w};
+  std::vector<float> out(1);
+  ASSERT_TRUE(
+      ReferenceBackend().Combine({Shape(1, 2, 1), {{experts, weights}, local}, slots, absl::MakeSpan(out)}).ok());
+  EXPECT_EQ(out[0], 0x1p-24f);  // w*w rounded first would give 0
+}
+
+TEST(ActivationTest, SwiGluOfLargeGates) {
+  const std::vector<int32_t> experts = {0};
+  const std::vector<float> weights = {1};
+  const std::vector<int32_t> local = {0};
+  const std::vector<float> gate_up = {1e30f, -1e30f, 0, 2, 3, 5};
+  std::vector<float> out(3);
+  ASSERT_TRUE(
+      ReferenceBackend()
+          .Activation(
+              {Shape(1, 1, 1, 3), {{experts, weights}, local}, ActivationKind::kSwiGlu, gate_up, absl::MakeSpan(out)})
+          .ok());
+  EXPECT_EQ(out, (std::vector<float>{2e30f, 0, 0}));
+}
+
+TEST(ActivationTest, LeavesSlotsOfOtherRanksAlone) {
+  const std::vector<int32_t> experts = {0, 1};
+  const std::vector<float> weights = {1, 1};
+  const std::vector<int32_t> local = {-1, 0};
+  const std::vector<float> gate_up = {1, 1, 1, 1};
+  std::vector<float> out = {7, 7};
+  ASSERT_TRUE(
+      ReferenceBackend()
+          .Activation(
+              {Shape(1, 2, 1), {{experts, weights}, local}, ActivationKind::kSwiGlu, gate_up, absl::MakeSpan(out)})
+          .ok());
+  EXPECT_EQ(out[0], 7);
+  EXPECT_NEAR(out[1], 1 / (1 + std::exp(-1.0)), 1e-7);
+}
+
+TEST(DotTest, RoundsOnceAndInIndexOrder) {
+  EXPECT_EQ(Dot(std::vector<float>{1e8f, 1, -1e8f}, std::vector<float>{1, 1, 1}), 1.0f);
+  EXPECT_EQ(Dot(std::vector<float>{1e20f, 1, -1e20f}, std::vector<float>{1, 1, 1}), 0.0f);
+  EXPECT_EQ(ToBasis(Basis::kBf16, 1.00390625f), 1.0f);  // a tie goes to the even one
+  EXPECT_EQ(ToBasis(Basis::kF32, 1.00390625f), 1.00390625f);
+}
+
+TEST(MakeBackendTest, NamesWhatThereIs) {
+  EXPECT_EQ((*MakeBackend("reference"))->name(), "reference");
+  const absl::Status status = MakeBackend("cuda").status();
+  EXPECT_EQ(status.message(), "backend 'cuda' is not built, this version has 'reference'");
+  EXPECT_EQ(ReasonOf(status), Reason::kNotBuilt);
+}
+
+}  // namespace
+}  // namespace meshseal::runtime
