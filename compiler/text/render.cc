@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "compiler/text/utf8.h"
+#include "schema/utf8.h"
 
 namespace meshseal::compiler {
 namespace {

@@ -1,23 +1,13 @@
-// UTF-8, one code point at a time.
+// User text for messages, cut between code points.
 #ifndef MESHSEAL_COMPILER_TEXT_UTF8_H_
 #define MESHSEAL_COMPILER_TEXT_UTF8_H_
 
 #include <cstddef>
-#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace meshseal::compiler {
-
-struct CodePoint {
-  char32_t value = 0;
-  size_t length = 0;  // bytes, 1 to 4
-};
-
-// The code point that `text` begins with; nothing where the bytes are not UTF-8 (RFC 3629: no overlong forms,
-// no surrogates, nothing above U+10FFFF) or `text` is empty.
-std::optional<CodePoint> FirstCodePoint(absl::string_view text);
 
 // The longest start of `text` that has at most `max_bytes` bytes and splits no code point; where the bytes
 // are not UTF-8 it may be up to 3 bytes shorter.

@@ -18,6 +18,7 @@
 #include "absl/strings/strip.h"
 #include "compiler/text/utf8.h"
 #include "compiler/yaml/yaml.h"
+#include "schema/utf8.h"
 
 namespace meshseal::compiler {
 namespace {
