@@ -27,7 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kModel = fs::path(MESHSEAL_TEST_DATA) / "tiny-qwen3-moe";
-constexpr uint32_t kHidden = 256;
 constexpr uint32_t kTopK = 4;
 constexpr uint32_t kLayers = 3;
 constexpr double kBound = 2e-5;
