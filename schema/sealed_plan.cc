@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "schema/meaning/meaning.h"
 #include "schema/plan_codec.h"
@@ -69,10 +70,7 @@ absl::StatusOr<std::string> ReadPlanFile(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": ", std::strerror(errno)));
-  struct Closer {
-    int fd;
-    ~Closer() { close(fd); }
-  } const closer{fd};
+  const absl::Cleanup closer = [fd] { close(fd); };
   struct stat facts {};
   if (fstat(fd, &facts) != 0) return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": ", std::strerror(errno)));
   if (!S_ISREG(facts.st_mode)) return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": not a regular file"));

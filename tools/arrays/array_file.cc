@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -48,20 +49,6 @@ constexpr NpyType kNpyTypes[] = {
 std::string ErrorText(int error) { return std::generic_category().message(error); }
 
 std::string ShapeText(absl::Span<const uint64_t> shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  int value() const { return value_; }
-
- private:
-  int value_;
-};
 
 // The header of a .npy file is a Python dictionary literal; this reads the three entries of a plain array and
 // nothing else: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
@@ -308,11 +295,12 @@ absl::StatusOr<Array> ReadArray(absl::string_view spec) {
     return Refuse(Reason::kUsage,
                   absl::StrCat("'", spec, "' is not an array: expected FILE.npy, FILE.safetensors:TENSOR or -"));
   }
-  const Descriptor descriptor(::open(std::string(spec).c_str(), O_RDONLY | O_CLOEXEC));
-  if (descriptor.value() < 0) {
+  const int descriptor = ::open(std::string(spec).c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
     return Refuse(Reason::kUsage, absl::StrCat(spec, ": cannot be opened: ", ErrorText(errno)));
   }
-  return ReadNpy(spec, descriptor.value());
+  const absl::Cleanup closer = [descriptor] { ::close(descriptor); };
+  return ReadNpy(spec, descriptor);
 }
 
 absl::Status WriteNpy(const std::filesystem::path& path, absl::Span<const uint64_t> shape,

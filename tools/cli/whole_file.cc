@@ -8,25 +8,12 @@
 #include <string>
 #include <system_error>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "schema/reason.h"
 
 namespace meshseal::tools {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  int value() const { return value_; }
-
- private:
-  int value_;
-};
 
 absl::Status CannotWrite(const std::filesystem::path& path, int error) {
   return Refuse(Reason::kUsage,
@@ -71,10 +58,11 @@ absl::Status WriteWholeFile(const std::filesystem::path& path, absl::Span<const 
     return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": exists and is not a regular file"));
   }
   std::string partial;
-  const Descriptor descriptor(OpenBeside(path, &partial));
-  if (descriptor.value() < 0) return CannotWrite(path, errno);
-  int error = WriteAll(descriptor.value(), pieces);
-  if (error == 0 && ::fsync(descriptor.value()) != 0) error = errno;
+  const int descriptor = OpenBeside(path, &partial);
+  if (descriptor < 0) return CannotWrite(path, errno);
+  const absl::Cleanup closer = [descriptor] { ::close(descriptor); };
+  int error = WriteAll(descriptor, pieces);
+  if (error == 0 && ::fsync(descriptor) != 0) error = errno;
   if (error == 0 && ::rename(partial.c_str(), path.c_str()) != 0) error = errno;
   if (error == 0) return absl::OkStatus();
   ::unlink(partial.c_str());
