@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,7 +41,9 @@ class Sizing {
 struct RankShape {
   uint32_t experts = 0;
   uint32_t columns = 0;
-  friend auto operator<=>(const RankShape&, const RankShape&) = default;
+  friend bool operator<(const RankShape& a, const RankShape& b) {
+    return std::tie(a.experts, a.columns) < std::tie(b.experts, b.columns);
+  }
 };
 
 class Budgeter {
