@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
