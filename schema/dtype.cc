@@ -6,8 +6,8 @@ namespace meshseal {
 namespace {
 
 constexpr DTypeRow kRows[] = {
-#define MESHSEAL_DTYPE(enumerator, value, name, safetensors, bits, elements, weight) \
-  {DType::enumerator, name, safetensors, bits, elements, weight},
+#define MESHSEAL_DTYPE(enumerator, value, name, safetensors, gguf, bits, elements, packed, weight) \
+  {DType::enumerator, name, safetensors, gguf, bits, elements, packed, weight},
 #define MESHSEAL_REFUSED_DTYPE(safetensors)
 #include "schema/dtypes.def"
 #undef MESHSEAL_REFUSED_DTYPE
@@ -15,33 +15,33 @@ constexpr DTypeRow kRows[] = {
 };
 
 constexpr const char* kRefusedSpellings[] = {
-#define MESHSEAL_DTYPE(enumerator, value, name, safetensors, bits, elements, weight)
+#define MESHSEAL_DTYPE(enumerator, value, name, safetensors, gguf, bits, elements, packed, weight)
 #define MESHSEAL_REFUSED_DTYPE(safetensors) safetensors,
 #include "schema/dtypes.def"
 #undef MESHSEAL_REFUSED_DTYPE
 #undef MESHSEAL_DTYPE
 };
 
-const DTypeRow* RowOf(DType dtype) {
+}  // namespace
+
+absl::Span<const DTypeRow> DTypeRows() { return kRows; }
+
+const DTypeRow* FindDType(DType dtype) {
   for (const DTypeRow& row : kRows) {
     if (row.dtype == dtype) return &row;
   }
   return nullptr;
 }
 
-}  // namespace
-
-absl::Span<const DTypeRow> DTypeRows() { return kRows; }
-
-bool IsKnown(DType dtype) { return RowOf(dtype) != nullptr; }
+bool IsKnown(DType dtype) { return FindDType(dtype) != nullptr; }
 
 bool IsWeightDType(DType dtype) {
-  const DTypeRow* row = RowOf(dtype);
+  const DTypeRow* row = FindDType(dtype);
   return row != nullptr && row->weight;
 }
 
 absl::string_view DTypeName(DType dtype) {
-  const DTypeRow* row = RowOf(dtype);
+  const DTypeRow* row = FindDType(dtype);
   return row == nullptr ? "invalid" : row->name;
 }
 
@@ -53,7 +53,7 @@ std::optional<DType> DTypeFromName(absl::string_view name) {
 }
 
 absl::string_view SafetensorsSpelling(DType dtype) {
-  const DTypeRow* row = RowOf(dtype);
+  const DTypeRow* row = FindDType(dtype);
   return row == nullptr ? "" : row->safetensors;
 }
 
@@ -72,6 +72,13 @@ bool IsRefusedSafetensorsSpelling(absl::string_view spelling) {
   return false;
 }
 
+std::optional<DType> DTypeFromGguf(uint32_t id) {
+  for (const DTypeRow& row : kRows) {
+    if (row.gguf >= 0 && static_cast<uint32_t>(row.gguf) == id) return row.dtype;
+  }
+  return std::nullopt;
+}
+
 std::optional<uint64_t> ElementsOf(absl::Span<const uint64_t> shape) {
   uint64_t product = 1;
   bool empty = false;
@@ -88,7 +95,7 @@ std::optional<uint64_t> ElementsOf(absl::Span<const uint64_t> shape) {
 }
 
 std::optional<uint64_t> BytesOf(DType dtype, uint64_t elements) {
-  const DTypeRow* row = RowOf(dtype);
+  const DTypeRow* row = FindDType(dtype);
   if (row == nullptr || elements % row->block_elements != 0) return std::nullopt;
   const std::optional<uint64_t> bits = CheckedMul(elements / row->block_elements, row->block_bits);
   if (!bits.has_value() || *bits % 8 != 0) return std::nullopt;

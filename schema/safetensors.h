@@ -17,7 +17,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "schema/dtype.h"
+#include "schema/regular_file.h"
+#include "schema/tensor_entry.h"
 
 namespace meshseal {
 
@@ -28,30 +29,17 @@ inline constexpr uint64_t kSafetensorsMaxRank = 8;
 inline constexpr uint64_t kSafetensorsMaxMetadataBytes = 16'777'216;
 inline constexpr uint64_t kSafetensorsMaxInteger = (uint64_t{1} << 48) - 1;
 
-struct TensorEntry {
-  std::string name;
-  DType dtype = DType::kInvalid;
-  std::vector<uint64_t> shape;  // slowest axis first; empty for a scalar
-  uint64_t begin = 0;           // place in the file; no alignment is promised
-  uint64_t end = 0;             // exclusive; end - begin is the size of `shape` elements of `dtype`
-};
-
 // Checks the header and returns its tensors sorted by name. `header` is the file's bytes [data_start -
 // header.size(), data_start); `file_size` is the size of the whole file; `file` names it in messages. Reads
 // nothing but its arguments.
 absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(absl::string_view file, absl::string_view header,
                                                                 uint64_t data_start, uint64_t file_size);
 
-// An open file with a checked header. Holds the descriptor, so that names and bytes come from one file
-// whatever happens to its path. Const members may be called from several threads at once.
+// An open file with a checked header. Const members may be called from several threads at once.
 class SafetensorsFile {
  public:
-  // Only a regular file is opened; a symbolic link as the last component of `path` is not followed.
+  // Opens as RegularFile::Open does.
   static absl::StatusOr<SafetensorsFile> Open(const std::filesystem::path& path);
-
-  SafetensorsFile(SafetensorsFile&& other) noexcept;
-  SafetensorsFile& operator=(SafetensorsFile&& other) noexcept;
-  ~SafetensorsFile();
 
   // Sorted by name.
   absl::Span<const TensorEntry> entries() const { return entries_; }
@@ -61,14 +49,13 @@ class SafetensorsFile {
   absl::StatusOr<const TensorEntry*> Find(absl::string_view name) const;
 
   // Fills `out` from `offset` of the file. A file that has become shorter since Open is refused.
-  absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const;
+  absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const { return file_.Read(offset, out); }
 
  private:
-  SafetensorsFile(int descriptor, std::string file) : descriptor_(descriptor), file_(std::move(file)) {}
+  SafetensorsFile(RegularFile file, std::vector<TensorEntry> entries)
+      : file_(std::move(file)), entries_(std::move(entries)) {}
 
-  int descriptor_;
-  std::string file_;  // the path as given, for messages
-  uint64_t size_ = 0;
+  RegularFile file_;
   std::vector<TensorEntry> entries_;
 };
 

@@ -42,14 +42,14 @@ class FlowBuilder {
 
 // The typing rules of one step each, over the operand's placement.
 
-Value Gathered(const Placement& placement, ValueOrder order, ValueWidth width) {
-  const RowSet rows = placement.degrees().ep > 1 ? RowSet::kOwned : RowSet::kAll;
+Value Gathered(const Degrees& degrees, ValueOrder order, ValueWidth width) {
+  const RowSet rows = degrees.ep > 1 ? RowSet::kOwned : RowSet::kAll;
   return {order, width, rows, AxisPlacement::kReplicated, AxisPlacement::kReplicated, false};
 }
 
 // A product with a matrix that is cut by output columns: R -> S(columns) where there is a cut.
-Value CutByColumns(const Placement& placement, Value value) {
-  if (placement.degrees().tp > 1) value.tp = AxisPlacement::kSplitColumns;
+Value CutByColumns(const Degrees& degrees, Value value) {
+  if (degrees.tp > 1) value.tp = AxisPlacement::kSplitColumns;
   return value;
 }
 
@@ -61,11 +61,11 @@ Value Contracted(Value value) {
 }
 
 // Weighted sum of the owned slots of a token: an addend on ep where experts are divided.
-Value Combined(const Placement& placement, Value value) {
+Value Combined(const Degrees& degrees, Value value) {
   value.order = ValueOrder::kToken;
   value.rows = RowSet::kAll;
   value.weighted = true;
-  if (placement.degrees().ep > 1) value.ep = AxisPlacement::kAddend;
+  if (degrees.ep > 1) value.ep = AxisPlacement::kAddend;
   return value;
 }
 
@@ -82,7 +82,7 @@ Value Narrowed(Value value) {
 
 }  // namespace
 
-Dataflow DataflowOf(const Placement& placement, Phase phase, Residual residual) {
+Dataflow DataflowOf(const Degrees& degrees, Phase phase, Residual residual) {
   constexpr AxisPlacement kR = AxisPlacement::kReplicated;
   const Value tokens = {ValueOrder::kToken, ValueWidth::kHidden, RowSet::kAll, kR, kR, false};
   const Value routing_type = {ValueOrder::kRouting, ValueWidth::kIndex, RowSet::kAll, kR, kR, false};
@@ -90,15 +90,14 @@ Dataflow DataflowOf(const Placement& placement, Phase phase, Residual residual) 
 
   FlowBuilder flow(tokens);
   const uint32_t routing = flow.Add(StepKind::kRoute, {kInput}, routing_type);
-  const Value slots = CutByColumns(placement, Gathered(placement, ValueOrder::kSlot, ValueWidth::kTwoColumns));
+  const Value slots = CutByColumns(degrees, Gathered(degrees, ValueOrder::kSlot, ValueWidth::kTwoColumns));
   uint32_t projected = 0;
   if (phase == Phase::kPrefill) {
-    const Value rows = Gathered(placement, ValueOrder::kRow, ValueWidth::kHidden);
-    const Value grouping_type = Gathered(placement, ValueOrder::kGrouping, ValueWidth::kIndex);
+    const Value rows = Gathered(degrees, ValueOrder::kRow, ValueWidth::kHidden);
+    const Value grouping_type = Gathered(degrees, ValueOrder::kGrouping, ValueWidth::kIndex);
     const std::vector<uint32_t> scattered =
         flow.Add(StepKind::kScatter, {kInput, routing}, std::vector<Value>{rows, grouping_type});
-    const Value projected_rows =
-        CutByColumns(placement, Gathered(placement, ValueOrder::kRow, ValueWidth::kTwoColumns));
+    const Value projected_rows = CutByColumns(degrees, Gathered(degrees, ValueOrder::kRow, ValueWidth::kTwoColumns));
     const uint32_t grouped = flow.Add(StepKind::kGateUpGrouped, scattered, projected_rows);
     projected = flow.Add(StepKind::kUnscatter, {grouped, scattered[1]}, slots);
   } else {
@@ -106,8 +105,7 @@ Dataflow DataflowOf(const Placement& placement, Phase phase, Residual residual) 
   }
   const uint32_t activated = flow.Add(StepKind::kActivation, {projected, routing}, Narrowed(flow.TypeOf(projected)));
   const uint32_t expanded = flow.Add(StepKind::kDown, {activated, routing}, Contracted(flow.TypeOf(activated)));
-  const uint32_t combined =
-      flow.Add(StepKind::kCombine, {expanded, routing}, Combined(placement, flow.TypeOf(expanded)));
+  const uint32_t combined = flow.Add(StepKind::kCombine, {expanded, routing}, Combined(degrees, flow.TypeOf(expanded)));
   uint32_t output = flow.Add(StepKind::kCollective, {combined}, Summed(flow.TypeOf(combined)));
   if (residual == Residual::kAdd) output = flow.Add(StepKind::kResidual, {output, kInput}, flow.TypeOf(output));
   return std::move(flow).Finish(output);

@@ -28,8 +28,8 @@ struct Dataflow {
   std::vector<FlowStep> steps;
 };
 
-// The dataflow of a phase on any rank of `placement`.
-Dataflow DataflowOf(const Placement& placement, Phase phase, Residual residual);
+// The dataflow of a phase on any rank of a world of these degrees: the routed experts' part, and what follows it.
+Dataflow DataflowOf(const Degrees& degrees, Phase phase, Residual residual);
 
 }  // namespace meshseal::compiler
 

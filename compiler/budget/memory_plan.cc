@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/budget/arena.h"
+#include "compiler/budget/stored_size.h"
+#include "compiler/check/role.h"
 #include "schema/byte_text.h"
 #include "schema/checked_math.h"
 #include "schema/mesh_view.h"
@@ -20,22 +22,6 @@ namespace {
 constexpr uint32_t kTileRows = 8;
 constexpr uint64_t kStatusLaneBytes = 64;
 constexpr uint64_t kElementBytes = 4;  // values are float32, indices int32
-
-// A sum of products that reports when 64 bits were too few. The result is then refused, never used.
-class Sizing {
- public:
-  uint64_t Mul(uint64_t a, uint64_t b) { return Keep(CheckedMul(a, b)); }
-  uint64_t Add(uint64_t a, uint64_t b) { return Keep(CheckedAdd(a, b)); }
-  uint64_t Weights(DType dtype, uint64_t elements) { return Keep(BytesOf(dtype, elements)); }
-  bool overflowed() const { return overflowed_; }
-
- private:
-  uint64_t Keep(std::optional<uint64_t> result) {
-    overflowed_ = overflowed_ || !result.has_value();
-    return result.value_or(0);
-  }
-  bool overflowed_ = false;
-};
 
 // What a rank owns of a layer; every rank with the same shape needs the same bytes.
 struct RankShape {
@@ -50,52 +36,69 @@ class Budgeter {
  public:
   Budgeter(const CheckedModel& checked, const Placement& placement) : checked_(checked), placement_(placement) {}
 
-  std::vector<PhaseBudget> Phases() {
+  std::vector<PhaseBudget> Phases(size_t group) {
     const Deployment& deployment = checked_.deployment();
     std::vector<PhaseBudget> phases;
-    phases.push_back(OnePhase(Phase::kDecode, deployment.decode_tokens.value, 0));
-    phases.push_back(OnePhase(Phase::kPrefill, deployment.prefill_chunk.value, kTileRows));
+    phases.push_back(OnePhase(group, Phase::kDecode, deployment.decode_tokens.value, 0));
+    phases.push_back(OnePhase(group, Phase::kPrefill, deployment.prefill_chunk.value, kTileRows));
     return phases;
   }
 
-  std::vector<RankMemory> Ranks(const std::vector<PhaseBudget>& phases) {
+  std::vector<RankMemory> Ranks(const std::vector<std::vector<PhaseBudget>>& groups) {
     const uint32_t world = *WorldOf(placement_.degrees());
     std::vector<RankMemory> ranks;
-    for (uint32_t rank = 0; rank < world; ++rank) ranks.push_back(OneRank(phases, rank));
+    for (uint32_t rank = 0; rank < world; ++rank) ranks.push_back(OneRank(groups, rank));
     return ranks;
   }
 
   bool overflowed() const { return sizing_.overflowed(); }
 
  private:
-  PhaseBudget OnePhase(Phase phase, uint64_t max_tokens, uint32_t tile_rows) {
+  const MoeSpec& MoeOf(size_t group) const { return checked_.model().groups[group].moe; }
+
+  RankShape ShapeOf(size_t group, const Coordinate& at) const {
+    return {placement_.groups()[group].expert_counts[at.ep], placement_.groups()[group].ColumnsOf(at.tp)};
+  }
+
+  // The rank's columns of the shared expert: its part of the group's, or of the owner's tp ranks.
+  uint32_t SharedColumnsOf(size_t group, const Coordinate& at) const {
+    const MoeSpec& moe = MoeOf(group);
+    if (!moe.shared_expert.has_value()) return 0;
+    const Degrees& degrees = placement_.degrees();
+    const auto width = static_cast<uint32_t>(moe.shared_expert->width.value);
+    const bool split = checked_.deployment().shared_expert->value == SharedPlacement::kSplit;
+    if (!split && at.ep != 0) return 0;
+    const std::vector<uint32_t> ends = EvenEnds(width, split ? degrees.tp * degrees.ep : degrees.tp);
+    const uint32_t part = split ? at.tp * degrees.ep + at.ep : at.tp;
+    return ends[part] - (part == 0 ? 0 : ends[part - 1]);
+  }
+
+  PhaseBudget OnePhase(size_t group, Phase phase, uint64_t max_tokens, uint32_t tile_rows) {
     PhaseBudget budget;
     budget.phase = phase;
     budget.max_tokens = static_cast<uint32_t>(max_tokens);
     budget.tile_rows = tile_rows;
-    budget.flow = DataflowOf(placement_, phase, checked_.model().residual.value);
+    budget.flow = DataflowOf(placement_.degrees(), phase, MoeOf(group).residual.value);
     std::set<RankShape> shapes;
     for (uint32_t ep = 0; ep < placement_.degrees().ep; ++ep) {
-      for (uint32_t tp = 0; tp < placement_.degrees().tp; ++tp) {
-        shapes.insert({placement_.ExpertsOf(ep), placement_.ColumnsOf(tp)});
-      }
+      for (uint32_t tp = 0; tp < placement_.degrees().tp; ++tp) shapes.insert(ShapeOf(group, {0, 0, tp, ep}));
     }
-    for (const RankShape& shape : shapes) budget.layouts.push_back(Layout(budget, shape));
+    for (const RankShape& shape : shapes) budget.layouts.push_back(Layout(group, budget, shape));
     return budget;
   }
 
-  WorkLayout Layout(const PhaseBudget& budget, const RankShape& shape) {
+  WorkLayout Layout(size_t group, const PhaseBudget& budget, const RankShape& shape) {
     WorkLayout layout;
     layout.experts = shape.experts;
     layout.columns = shape.columns;
     if (budget.tile_rows > 0) {
       layout.grouped_rows =
-          GroupedRows(budget.max_tokens, checked_.model().experts_per_token.value, shape.experts, budget.tile_rows);
+          GroupedRows(budget.max_tokens, MoeOf(group).experts_per_token.value, shape.experts, budget.tile_rows);
     }
     std::vector<Demand> demands;
     uint64_t all = 0;
     for (const FlowValue& value : budget.flow.values) {
-      demands.push_back({ValueBytes(value.type, budget, layout), value.first, value.last});
+      demands.push_back({ValueBytes(group, value.type, budget, layout), value.first, value.last});
       all = sizing_.Add(all, sizing_.Add(demands.back().bytes, kBufferAlignment));
     }
     if (sizing_.overflowed()) return layout;
@@ -105,8 +108,8 @@ class Budgeter {
     return layout;
   }
 
-  uint64_t ValueBytes(const Value& value, const PhaseBudget& budget, const WorkLayout& layout) {
-    const uint64_t slots = sizing_.Mul(budget.max_tokens, checked_.model().experts_per_token.value);
+  uint64_t ValueBytes(size_t group, const Value& value, const PhaseBudget& budget, const WorkLayout& layout) {
+    const uint64_t slots = sizing_.Mul(budget.max_tokens, MoeOf(group).experts_per_token.value);
     const uint64_t hidden = checked_.model().hidden_size.value;
     if (value.order == ValueOrder::kRouting) return sizing_.Mul(slots, 2 * kElementBytes);  // expert id and weight
     if (value.order == ValueOrder::kGrouping) {
@@ -123,21 +126,31 @@ class Budgeter {
     return sizing_.Mul(sizing_.Mul(rows, columns), kElementBytes);
   }
 
-  RankMemory OneRank(const std::vector<PhaseBudget>& phases, uint32_t rank) {
+  // Values of the shared expert's branch: gate and up, activation, down. They share no byte with the routed part.
+  uint64_t SharedWork(uint64_t max_tokens, uint64_t shared_columns) {
+    if (shared_columns == 0) return 0;
+    const uint64_t columns = sizing_.Add(3 * shared_columns, checked_.model().hidden_size.value);
+    return sizing_.Mul(sizing_.Mul(max_tokens, columns), kElementBytes);
+  }
+
+  RankMemory OneRank(const std::vector<std::vector<PhaseBudget>>& groups, uint32_t rank) {
     const Degrees& degrees = placement_.degrees();
     const Manifest& model = checked_.model();
     const Deployment& deployment = checked_.deployment();
     const Coordinate at = CoordinateOf(degrees, rank);
-    const RankShape shape = {placement_.ExpertsOf(at.ep), placement_.ColumnsOf(at.tp)};
-    const uint64_t moe_layers = MoeLayersOf(at.pp);
 
     RankMemory memory;
-    if (moe_layers > 0) {
-      memory.weights = sizing_.Mul(LayerWeights(shape), moe_layers);
-      for (const PhaseBudget& phase : phases) {
+    for (size_t group = 0; group < groups.size(); ++group) {
+      const uint64_t layers = LayersOf(group, at.pp);
+      if (layers == 0) continue;
+      const RankShape shape = ShapeOf(group, at);
+      const uint32_t shared_columns = SharedColumnsOf(group, at);
+      memory.weights = sizing_.Add(memory.weights, sizing_.Mul(LayerWeights(group, shape, shared_columns), layers));
+      for (const PhaseBudget& phase : groups[group]) {
+        const uint64_t shared = SharedWork(phase.max_tokens, shared_columns);
         for (const WorkLayout& layout : phase.layouts) {
           if (layout.experts == shape.experts && layout.columns == shape.columns) {
-            memory.work = std::max(memory.work, layout.arena_bytes);
+            memory.work = std::max(memory.work, sizing_.Add(layout.arena_bytes, shared));
           }
         }
         memory.collective = std::max(memory.collective, CollectiveBytes(phase.max_tokens));
@@ -159,24 +172,35 @@ class Budgeter {
     return memory;
   }
 
-  uint64_t MoeLayersOf(uint32_t pp) const {
+  uint64_t LayersOf(size_t group, uint32_t pp) const {
     const uint32_t begin = pp == 0 ? 0 : placement_.stage_ends()[pp - 1];
     const uint32_t end = placement_.stage_ends()[pp];
     uint64_t layers = 0;
-    for (const LayerRange& range : checked_.model().moe_layers.value) {
-      for (uint32_t layer = range.first; layer < range.last; ++layer) layers += layer >= begin && layer < end ? 1 : 0;
+    for (const LayerRange& range : checked_.model().groups[group].layers) {
+      const uint32_t first = std::max(range.first, begin);
+      const uint32_t last = std::min(range.last, end);
+      layers += first < last ? last - first : 0;
     }
     return layers;
   }
 
-  // The router is replicated; the other roles are matrices per expert, cut along the intermediate axis.
-  uint64_t LayerWeights(const RankShape& shape) {
-    const uint64_t hidden = checked_.model().hidden_size.value;
+  // Everything that the steps of a layer read, as stored; whatever is not cut or divided is on every rank.
+  uint64_t LayerWeights(size_t group, const RankShape& shape, uint32_t shared_columns) {
+    const MoeSpec& moe = MoeOf(group);
     uint64_t bytes = 0;
-    for (const TensorSpec& tensor : checked_.model().tensors) {
-      const uint64_t outputs = tensor.role.value == TensorRole::kRouter ? checked_.model().experts.value
-                                                                        : sizing_.Mul(shape.experts, shape.columns);
-      bytes = sizing_.Add(bytes, sizing_.Weights(tensor.dtype.value, sizing_.Mul(outputs, hidden)));
+    for (const TensorSpec* tensor : TensorsRead(moe)) {
+      const RoleRow& row = RowOf(tensor->role.value);
+      const auto extent = [&](ShapeAxis axis) -> uint64_t {
+        if (axis == ShapeAxis::kIntermediate) return shape.columns;
+        if (axis == ShapeAxis::kTwoIntermediate) return 2 * uint64_t{shape.columns};
+        if (axis == ShapeAxis::kShared) return shared_columns;
+        if (axis == ShapeAxis::kTwoShared) return 2 * uint64_t{shared_columns};
+        return ExtentOf(axis, checked_.model(), moe);
+      };
+      const uint64_t copies = row.per_expert ? shape.experts : 1;
+      const uint64_t outputs = extent(row.outputs);
+      const uint64_t inputs = IsMatrix(row) ? extent(row.inputs) : 1;
+      bytes = sizing_.Add(bytes, sizing_.Mul(copies, sizing_.Stored(*tensor, outputs, inputs)));
     }
     return bytes;
   }
@@ -194,7 +218,7 @@ class Budgeter {
 
   const CheckedModel& checked_;
   const Placement& placement_;
-  Sizing sizing_;
+  StoredSize sizing_;
 };
 
 // The ranks of a device (of a host: of all its slots) together, against its budget.
@@ -248,8 +272,10 @@ uint64_t GroupedRows(uint64_t tokens, uint64_t top_k, uint64_t experts, uint64_t
 std::optional<MemoryPlan> Budget(const CheckedModel& checked, const Placement& placement, Diagnostics& diagnostics) {
   Budgeter budgeter(checked, placement);
   MemoryPlan plan;
-  plan.phases_ = budgeter.Phases();
-  plan.ranks_ = budgeter.Ranks(plan.phases_);
+  for (size_t group = 0; group < checked.model().groups.size(); ++group) {
+    plan.groups_.push_back(budgeter.Phases(group));
+  }
+  plan.ranks_ = budgeter.Ranks(plan.groups_);
   if (budgeter.overflowed()) {
     diagnostics.Error("memory-fits", checked.deployment().decode_tokens.span,
                       "a rank needs more bytes than 64 bits count at these limits");

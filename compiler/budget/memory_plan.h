@@ -15,7 +15,7 @@
 
 namespace meshseal::compiler {
 
-// A phase of a layer: its dataflow, the most tokens of a step, and a work arena for each shape of rank.
+// A phase of a group's layers: its dataflow, the most tokens of a step, and a work arena for each shape of rank.
 struct PhaseBudget {
   Phase phase = Phase::kInvalid;
   uint32_t max_tokens = 0;
@@ -26,14 +26,14 @@ struct PhaseBudget {
 
 class MemoryPlan {
  public:
-  const std::vector<PhaseBudget>& phases() const { return phases_; }
-  const std::vector<RankMemory>& ranks() const { return ranks_; }  // per world rank
+  const std::vector<std::vector<PhaseBudget>>& groups() const { return groups_; }  // phases per group of the manifest
+  const std::vector<RankMemory>& ranks() const { return ranks_; }                  // per world rank
 
  private:
   friend std::optional<MemoryPlan> Budget(const CheckedModel&, const Placement&, Diagnostics&);
   MemoryPlan() = default;
 
-  std::vector<PhaseBudget> phases_;
+  std::vector<std::vector<PhaseBudget>> groups_;
   std::vector<RankMemory> ranks_;
 };
 

@@ -1,171 +1,27 @@
-// Rules over a deployment with its model and mesh: degrees against dimensions, limits against each other.
-#include <algorithm>
+// Rules over a deployment with its model and mesh that no other degrees would mend: limits, reduction, formats, slots.
+#include <cmath>
+#include <map>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "compiler/check/role.h"
 #include "compiler/check/rules.h"
-#include "schema/checked_math.h"
 
 namespace meshseal::compiler::rules {
 namespace {
 
-constexpr uint64_t kMostRanks = 65536;
+constexpr double kLargestHalf = 65504;  // the largest finite float16
+constexpr int kFixedPointBits = 62;     // of an int64 whose sum must not overflow
+constexpr uint64_t kQ8Block = 32;
 
-// Each degree is at most 65536, so the product fits 64 bits.
-uint64_t World(const Deployment& d) { return d.dp.value * d.pp.value * d.tp.value * d.ep.value; }
+// Whole bits that `value` > 0 needs: the exponent of the next power of two.
+int BitsFor(double value) { return static_cast<int>(std::ceil(std::log2(value))); }
 
-uint64_t GroupSize(const Deployment& d) { return d.tp.value * d.ep.value; }
-
-std::string DegreesText(const Deployment& d) {
-  return absl::StrCat("dp=", d.dp.value, " x pp=", d.pp.value, " x tp=", d.tp.value, " x ep=", d.ep.value);
-}
+// The most addends of one output element of the group's layers.
+uint64_t Addends(const MoeSpec& moe) { return moe.experts_per_token.value + (moe.shared_expert.has_value() ? 1 : 0); }
 
 }  // namespace
-
-void DegreesFillMesh(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
-  const Deployment& d = inputs.deployment;
-  const uint64_t slots = inputs.mesh.SlotCount();
-  // 65536^4 is 2^64: only that one product wraps, to 0.
-  const uint64_t world = World(d);
-  if (world == 0 || world > kMostRanks) {
-    diagnostics.Error(rule, d.parallel_span, absl::StrCat(DegreesText(d), " is more than ", kMostRanks, " ranks"));
-    return;
-  }
-  const bool fits = inputs.mesh.emulated.value ? world >= slots : world == slots;
-  if (fits) return;
-  diagnostics
-      .Error(rule, d.parallel_span,
-             absl::StrCat(DegreesText(d), " is ", world, " ranks, the mesh has ", slots, " slots",
-                          inputs.mesh.emulated.value ? " and each takes at least one" : ""))
-      .notes.push_back({inputs.mesh.nodes_span, absl::StrCat("mesh '", inputs.mesh.name.value, "'")});
-}
-
-void DenseTpDividesGroup(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
-  const Deployment& d = inputs.deployment;
-  const uint64_t group = GroupSize(d);
-  if (group % d.dense_tp.value != 0) {
-    diagnostics.Error(rule, d.dense_tp.span,
-                      absl::StrCat("dense.tp ", d.dense_tp.value,
-                                   " does not divide the expert group of tp x ep = ", group, " ranks"));
-  } else if (d.dense_tp.value != group) {
-    diagnostics.Error("not-yet-built", d.dense_tp.span,
-                      absl::StrCat("dense.tp ", d.dense_tp.value, " below tp x ep = ", group,
-                                   " (different tokens inside an expert group) is not built in this version"));
-  }
-}
-
-void StagesCoverLayers(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
-  const Deployment& d = inputs.deployment;
-  const uint64_t layers = inputs.model.layers.value;
-  if (d.pp.value > layers) {
-    diagnostics
-        .Error(rule, d.pp.span,
-               absl::StrCat("pipeline degree ", d.pp.value, " leaves stages empty: there are ", layers, " layers"))
-        .notes.push_back({inputs.model.layers.span, "a stage holds at least one layer"});
-  }
-  if (!d.stages.has_value()) return;
-  const std::vector<uint64_t>& stages = d.stages->value;
-  if (stages.size() != d.pp.value) {
-    diagnostics
-        .Error(rule, d.stages->span,
-               absl::StrCat("stages lists ", stages.size(), " stages, the pipeline degree is ", d.pp.value))
-        .notes.push_back({d.pp.span, "one entry for each"});
-  }
-  uint64_t sum = 0;
-  for (const uint64_t stage : stages) sum += stage;
-  if (sum != layers) {
-    diagnostics.Error(rule, d.stages->span, absl::StrCat("stages hold ", sum, " layers, the model has ", layers))
-        .notes.push_back({inputs.model.layers.span, "every layer belongs to one stage"});
-  }
-}
-
-void EpDividesExperts(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
-  const uint64_t ep = inputs.deployment.ep.value;
-  const uint64_t experts = inputs.model.experts.value;
-  if (ep > experts) {
-    diagnostics
-        .Error(rule, inputs.deployment.ep.span,
-               absl::StrCat("expert-parallel degree ", ep, " leaves ranks without an expert: there are ", experts))
-        .notes.push_back({inputs.model.experts.span, "every rank owns at least one expert"});
-  } else if (experts % ep != 0 && !inputs.deployment.uneven_experts) {
-    diagnostics
-        .Error(rule, inputs.deployment.ep.span,
-               absl::StrCat("expert-parallel degree ", ep, " does not divide experts ", experts))
-        .notes.push_back(
-            {inputs.model.experts.span, absl::StrCat(experts, " experts over ", ep, " ranks leaves ", experts % ep,
-                                                     " over; placement.uneven: allow gives the first ranks ",
-                                                     experts / ep + 1, " and the others ", experts / ep)});
-  }
-}
-
-void TpDividesFfn(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
-  const uint64_t tp = inputs.deployment.tp.value;
-  const uint64_t columns = inputs.model.intermediate_size.value;
-  if (tp > columns) {
-    diagnostics
-        .Error(rule, inputs.deployment.tp.span,
-               absl::StrCat("tensor-parallel degree ", tp, " leaves ranks without a column: intermediate_size is ",
-                            columns))
-        .notes.push_back({inputs.model.intermediate_size.span, "every rank owns at least one column"});
-  } else if (columns % tp != 0 && !inputs.deployment.uneven_cuts) {
-    diagnostics
-        .Error(rule, inputs.deployment.tp.span,
-               absl::StrCat("tensor-parallel degree ", tp, " does not divide intermediate_size ", columns))
-        .notes.push_back({inputs.model.intermediate_size.span,
-                          absl::StrCat(columns, " columns over ", tp, " ranks leaves ", columns % tp, " over")});
-  }
-}
-
-void HeadsFitDenseTp(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
-  if (!inputs.model.attention.has_value()) return;
-  const uint64_t heads = inputs.model.attention->heads.value;
-  const uint64_t dense_tp = inputs.deployment.dense_tp.value;
-  if (heads % dense_tp == 0) return;
-  diagnostics
-      .Error(rule, inputs.deployment.dense_tp.span,
-             absl::StrCat("dense.tp ", dense_tp, " does not divide heads ", heads))
-      .notes.push_back({inputs.model.attention->heads.span,
-                        absl::StrCat(heads, " heads over ", dense_tp, " ranks leaves ", heads % dense_tp, " over")});
-}
-
-void KvHeadsFitDenseTp(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
-  if (!inputs.model.attention.has_value()) return;
-  const Spanned<uint64_t>& kv_heads = inputs.model.attention->kv_heads;
-  const Spanned<uint64_t>& dense_tp = inputs.deployment.dense_tp;
-  if (kv_heads.value % dense_tp.value == 0) return;
-  if (inputs.deployment.kv_heads == KvHeadsPolicy::kReplicate) {
-    if (dense_tp.value % kv_heads.value == 0) return;
-    diagnostics
-        .Error(rule, dense_tp.span,
-               absl::StrCat("dense.tp ", dense_tp.value, " is no multiple of kv_heads ", kv_heads.value,
-                            ", so they cannot be replicated whole"))
-        .notes.push_back({kv_heads.span, "each rank holds whole KV heads"});
-    return;
-  }
-  diagnostics
-      .Error(rule, dense_tp.span,
-             absl::StrCat("dense.tp ", dense_tp.value, " does not divide kv_heads ", kv_heads.value))
-      .notes.push_back({kv_heads.span, dense_tp.value % kv_heads.value == 0
-                                           ? absl::StrCat("dense.kv_heads: replicate gives each KV head to ",
-                                                          dense_tp.value / kv_heads.value, " ranks, charged whole")
-                                           : absl::StrCat(kv_heads.value, " KV heads over ", dense_tp.value,
-                                                          " ranks leaves ", kv_heads.value % dense_tp.value, " over")});
-}
-
-void TransportCarriesGroup(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
-  if (!inputs.mesh.transport_ranks.has_value()) return;
-  const std::vector<uint64_t>& sizes = inputs.mesh.transport_ranks->value;
-  const uint64_t group = GroupSize(inputs.deployment);
-  if (group == 1 || std::find(sizes.begin(), sizes.end(), group) != sizes.end()) return;
-  diagnostics
-      .Error(rule, inputs.deployment.parallel_span,
-             absl::StrCat("an expert group of tp x ep = ", group, " ranks, the mesh's collectives take ",
-                          absl::StrJoin(sizes, ", ")))
-      .notes.push_back(
-          {inputs.mesh.transport_ranks->span, absl::StrCat("backend ", WordOf(inputs.mesh.transport.value))});
-}
 
 void LimitsAreCoherent(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
   const Deployment& d = inputs.deployment;
@@ -189,6 +45,135 @@ void LimitsAreCoherent(absl::string_view rule, const Inputs& inputs, Diagnostics
                absl::StrCat("prefill_chunk ", d.prefill_chunk.value, " is larger than prefill_tokens ",
                             d.prefill_tokens.value))
         .notes.push_back({d.prefill_tokens.span, "a prefill is cut into chunks"});
+  }
+}
+
+void SharedExpertIsPlaced(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
+  const Deployment& d = inputs.deployment;
+  const SharedExpertSpec* shared = nullptr;
+  for (const LayerGroup& group : inputs.model.groups) {
+    if (group.moe.shared_expert.has_value()) shared = &*group.moe.shared_expert;
+  }
+  if (shared != nullptr && !d.shared_expert.has_value()) {
+    diagnostics
+        .Error(rule, d.parallel_span,
+               "the deployment does not say where the shared expert lies: shared_expert: split, or owner")
+        .notes.push_back({shared->span, "whole on every rank, it would be summed once for each"});
+  } else if (shared == nullptr && d.shared_expert.has_value()) {
+    diagnostics.Error(rule, d.shared_expert->span, "shared_expert is placed, and the model has none");
+  }
+}
+
+void BasisFitsWeights(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
+  const auto check = [&](const Spanned<Basis>& basis, const char* projection, std::initializer_list<TensorRole> roles) {
+    for (const LayerGroup& group : inputs.model.groups) {
+      for (const TensorRole role : roles) {
+        const TensorSpec* tensor = group.moe.FindTensor(role);
+        if (tensor == nullptr) continue;
+        const bool rotated = basis.value == Basis::kRotated;
+        if (rotated != tensor->rotation.has_value()) {
+          diagnostics
+              .Error(rule, basis.span,
+                     absl::StrCat("activation_basis.", projection, " is ", WordOf(basis.value), ", tensor '",
+                                  WordOf(role), rotated ? "' is not rotated" : "' is"))
+              .notes.push_back({rotated ? tensor->role.span : tensor->rotation->span,
+                                "both sides of a product are rotated, or neither"});
+        }
+        const uint64_t length = ExtentOf(RowOf(role).inputs, inputs.model, group.moe);
+        if (basis.value == Basis::kQ8 && length % kQ8Block != 0) {
+          diagnostics
+              .Error(rule, basis.span,
+                     absl::StrCat("activation_basis.", projection, " q8 has blocks of ", kQ8Block, ", ",
+                                  WordOf(RowOf(role).inputs), " is ", length))
+              .notes.push_back({tensor->role.span, absl::StrCat("tensor '", WordOf(role), "'")});
+        }
+      }
+    }
+  };
+  check(inputs.deployment.gate_up_basis, "gate_up", {TensorRole::kGate, TensorRole::kUp, TensorRole::kGateUp});
+  check(inputs.deployment.down_basis, "down", {TensorRole::kDown});
+}
+
+void ExactSumsFit(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
+  const Deployment& d = inputs.deployment;
+  if (d.reduction.value != Reduction::kExact) return;
+  if (d.exact_bound.value <= 0) {
+    diagnostics.Error(rule, d.exact_bound.span, "exact.bound must be above 0: every addend is below it");
+    return;
+  }
+  const uint64_t segments = d.exact_segments.value;
+  if (segments % d.tp.value != 0) {
+    diagnostics
+        .Error(rule, d.exact_segments.span,
+               absl::StrCat("exact.segments ", segments, " is no multiple of tp ", d.tp.value))
+        .notes.push_back({d.tp.span, "a rank's columns are whole segments"});
+  }
+  for (const LayerGroup& group : inputs.model.groups) {
+    const double addends = static_cast<double>(Addends(group.moe)) * static_cast<double>(segments);
+    const int fraction = kFixedPointBits - BitsFor(d.exact_bound.value) - BitsFor(addends);
+    if (fraction >= 0) continue;
+    diagnostics
+        .Error(rule, d.exact_bound.span,
+               absl::StrCat("exact.bound ", d.exact_bound.value, " with ", addends, " addends needs ",
+                            kFixedPointBits - fraction, " bits, there are ", kFixedPointBits))
+        .notes.push_back({d.exact_segments.span, "addends are slots times segments"});
+  }
+}
+
+void OutputHoldsSums(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
+  const Deployment& d = inputs.deployment;
+  if (d.output_dtype.value != Basis::kF16) return;
+  for (const LayerGroup& group : inputs.model.groups) {
+    if (d.reduction.value != Reduction::kExact) {
+      diagnostics
+          .Error(rule, d.output_dtype.span,
+                 absl::StrCat("output_dtype f16 ends at ", kLargestHalf, ", and nothing bounds the sum of ",
+                              Addends(group.moe), " outputs; write bf16, or an exact reduction with a bound"))
+          .notes.push_back({group.moe.router.scale.span, "the routed scale is in every addend"});
+    } else if (d.exact_bound.value * static_cast<double>(Addends(group.moe)) > kLargestHalf) {
+      diagnostics
+          .Error(rule, d.output_dtype.span,
+                 absl::StrCat("output_dtype f16 ends at ", kLargestHalf, ", a sum of ", Addends(group.moe),
+                              " outputs below ", d.exact_bound.value, " may reach ",
+                              d.exact_bound.value * static_cast<double>(Addends(group.moe))))
+          .notes.push_back({d.exact_bound.span, "the bound"});
+    }
+  }
+}
+
+void AssignNamesSlots(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
+  const MeshSpec& mesh = inputs.mesh;
+  if (mesh.assign.empty()) return;
+  const Deployment& d = inputs.deployment;
+  const uint64_t world = d.dp.value * d.pp.value * d.tp.value * d.ep.value;
+  if (mesh.assign.size() != world) {
+    diagnostics
+        .Error(rule, mesh.assign_span,
+               absl::StrCat("assign places ", mesh.assign.size(), " ranks, the degrees make ", world))
+        .notes.push_back({d.parallel_span, "the degrees"});
+  }
+  std::map<std::pair<std::string, uint64_t>, Span> taken;
+  for (const AssignSpec& row : mesh.assign) {
+    const NodeSpec* node = nullptr;
+    for (const NodeSpec& each : mesh.nodes) {
+      if (each.name.value == row.node.value) node = &each;
+    }
+    if (node == nullptr) {
+      diagnostics.Error(rule, row.node.span, absl::StrCat("there is no node '", row.node.value, "'"));
+      continue;
+    }
+    if (row.slot.value >= node->slots.value) {
+      diagnostics
+          .Error(rule, row.slot.span,
+                 absl::StrCat("node '", row.node.value, "' has slots 0 to ", node->slots.value - 1, ", found ",
+                              row.slot.value))
+          .notes.push_back({node->slots.span, "slots count from 0 on every node"});
+    }
+    const auto [other, inserted] = taken.emplace(std::make_pair(row.node.value, row.slot.value), row.span);
+    if (inserted || mesh.emulated.value) continue;
+    diagnostics
+        .Error(rule, row.span, absl::StrCat("two ranks on slot ", row.slot.value, " of node '", row.node.value, "'"))
+        .notes.push_back({other->second, "the other one"});
   }
 }
 

@@ -1,11 +1,31 @@
 // Rules over a mesh alone.
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "compiler/check/rules.h"
 
 namespace meshseal::compiler::rules {
+namespace {
+
+// Numbers with dots; nothing for any other text.
+std::optional<std::vector<uint32_t>> VersionOf(const std::string& text) {
+  std::vector<uint32_t> version;
+  for (const absl::string_view part : absl::StrSplit(text, '.')) {
+    uint32_t number = 0;
+    const bool digits = !part.empty() && part.find_first_not_of("0123456789") == absl::string_view::npos;
+    if (!digits || !absl::SimpleAtoi(part, &number)) return std::nullopt;
+    version.push_back(number);
+  }
+  return version;
+}
+
+}  // namespace
 
 void DevicesAreKnown(absl::string_view rule, const MeshSpec& mesh, Diagnostics& diagnostics) {
   for (const NodeSpec& node : mesh.nodes) {
@@ -47,6 +67,54 @@ void IslandsCoverNodes(absl::string_view rule, const MeshSpec& mesh, Diagnostics
   if (mesh.islands.size() > 1 && !mesh.between_islands.has_value()) {
     diagnostics.Error(rule, mesh.islands_span,
                       absl::StrCat(mesh.islands.size(), " islands and no between_islands link joins them"));
+  }
+}
+
+void DevicesAreListedOnce(absl::string_view rule, const MeshSpec& mesh, Diagnostics& diagnostics) {
+  std::map<std::string, Span> seen;
+  for (const NodeSpec& node : mesh.nodes) {
+    if (!node.identity.empty() && node.identity.size() != node.slots.value) {
+      diagnostics
+          .Error(rule, node.identity_span,
+                 absl::StrCat("node '", node.name.value, "' pins ", node.identity.size(), " devices and has ",
+                              node.slots.value, " slots"))
+          .notes.push_back({node.slots.span, "one for each slot, in their order"});
+    }
+    for (const Spanned<std::string>& device : node.identity) {
+      const auto [other, inserted] = seen.emplace(device.value, device.span);
+      if (inserted) continue;
+      diagnostics.Error(rule, device.span, absl::StrCat("device '", device.value, "' is listed twice"))
+          .notes.push_back({other->second, "the other entry: two ranks would run on one device"});
+    }
+  }
+}
+
+void MemoryIsUsable(absl::string_view rule, const MeshSpec& mesh, Diagnostics& diagnostics) {
+  for (const DeviceKindSpec& kind : mesh.device_kinds) {
+    if (kind.memory.value == 0) {
+      diagnostics.Error(rule, kind.memory.span, absl::StrCat("device kind '", kind.name.value, "' has no memory"));
+    } else if (kind.usable.value > kind.memory.value) {
+      diagnostics
+          .Error(rule, kind.usable.span,
+                 absl::StrCat("device kind '", kind.name.value, "': more is usable than there is"))
+          .notes.push_back({kind.memory.span, "all of its memory"});
+    }
+  }
+}
+
+void VersionsAscend(absl::string_view rule, const MeshSpec& mesh, Diagnostics& diagnostics) {
+  if (!mesh.version_min.has_value() || !mesh.version_max.has_value()) return;
+  const std::optional<std::vector<uint32_t>> min = VersionOf(mesh.version_min->value);
+  const std::optional<std::vector<uint32_t>> max = VersionOf(mesh.version_max->value);
+  if (!min.has_value() || !max.has_value()) {
+    const Spanned<std::string>& wrong = min.has_value() ? *mesh.version_max : *mesh.version_min;
+    diagnostics.Error(rule, wrong.span,
+                      absl::StrCat("version '", wrong.value, "' is not numbers with dots, such as 2.28.9"));
+  } else if (*max < *min) {
+    diagnostics
+        .Error(rule, mesh.version_max->span,
+               absl::StrCat("version max ", mesh.version_max->value, " is below min ", mesh.version_min->value))
+        .notes.push_back({mesh.version_min->span, "the lowest version"});
   }
 }
 

@@ -1,48 +1,11 @@
-// Rules over a model manifest alone.
-#include <cmath>
-#include <limits>
-#include <map>
+// Rules over a model manifest as a whole: its layers, heads and collective.
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "compiler/check/rules.h"
 
 namespace meshseal::compiler::rules {
-namespace {
-
-std::string AxesText(const std::vector<ShapeAxis>& axes) {
-  std::vector<std::string> words;
-  for (const ShapeAxis axis : axes) words.emplace_back(WordOf(axis));
-  return absl::StrCat("[", absl::StrJoin(words, ", "), "]");
-}
-
-// Rows of a product's output first, the axis it contracts over last. A tensor per expert has no experts axis.
-std::vector<ShapeAxis> AxesOf(TensorRole role) {
-  switch (role) {
-    case TensorRole::kRouter:
-      return {ShapeAxis::kExperts, ShapeAxis::kHidden};
-    case TensorRole::kDown:
-      return {ShapeAxis::kHidden, ShapeAxis::kIntermediate};
-    case TensorRole::kGate:
-    case TensorRole::kUp:
-    case TensorRole::kInvalid:
-      break;
-  }
-  return {ShapeAxis::kIntermediate, ShapeAxis::kHidden};
-}
-
-size_t Count(const std::string& text, absl::string_view part) {
-  size_t count = 0;
-  for (size_t at = text.find(part.data(), 0, part.size()); at != std::string::npos;
-       at = text.find(part.data(), at + 1, part.size())) {
-    ++count;
-  }
-  return count;
-}
-
-}  // namespace
 
 void LayersAreInModel(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics) {
   uint64_t end = 0;
@@ -67,12 +30,21 @@ void LayersAreInModel(absl::string_view rule, const Manifest& model, Diagnostics
   if (first) diagnostics.Error(rule, model.moe_layers.span, "moe.layers: there is no MoE layer to plan");
 }
 
-void TopKWithinExperts(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics) {
-  if (model.experts_per_token.value <= model.experts.value) return;
-  diagnostics
-      .Error(rule, model.experts_per_token.span,
-             absl::StrCat("experts_per_token ", model.experts_per_token.value, " of ", model.experts.value, " experts"))
-      .notes.push_back({model.experts.span, "a token's experts are distinct"});
+void ListedLayersAreMoe(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics) {
+  std::vector<bool> moe(model.layers.value, false);
+  for (const LayerRange& range : model.moe_layers.value) {
+    for (uint32_t layer = range.first; layer < range.last && layer < moe.size(); ++layer) moe[layer] = true;
+  }
+  for (const Spanned<std::vector<LayerRange>>& list : model.layer_lists) {
+    for (const LayerRange& range : list.value) {
+      uint32_t layer = range.first;
+      while (layer < range.last && layer < moe.size() && moe[layer]) ++layer;
+      if (layer == range.last) continue;
+      diagnostics.Error(rule, list.span, absl::StrCat("layer ", layer, " is no MoE layer"))
+          .notes.push_back({model.moe_layers.span, "the MoE layers"});
+      break;
+    }
+  }
 }
 
 void KvHeadsDivideHeads(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics) {
@@ -85,65 +57,6 @@ void KvHeadsDivideHeads(absl::string_view rule, const Manifest& model, Diagnosti
              absl::StrCat("kv_heads ", kv_heads, " does not divide heads ", heads))
       .notes.push_back({model.attention->heads.span,
                         absl::StrCat(heads, " heads over ", kv_heads, " KV heads leaves ", heads % kv_heads, " over")});
-}
-
-void RouterScaleIsPositive(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics) {
-  const double scale = model.router.scale.value;
-  if (scale > 0 && scale <= std::numeric_limits<float>::max() && static_cast<float>(scale) > 0) return;
-  diagnostics.Error(rule, model.router.scale.span,
-                    "router.scale must be above 0 and fit float32: every routed output is multiplied by it");
-}
-
-void TensorRolesComplete(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics) {
-  for (const TensorRole role : {TensorRole::kRouter, TensorRole::kGate, TensorRole::kUp, TensorRole::kDown}) {
-    size_t count = 0;
-    for (const TensorSpec& tensor : model.tensors) count += tensor.role.value == role ? 1 : 0;
-    if (count == 0) {
-      diagnostics.Error(
-          rule, model.tensors_span,
-          absl::StrCat("weights.tensors has no '", WordOf(role), "': a gated MoE block reads router, gate, up, down"));
-    }
-  }
-}
-
-void TensorShapesFitRoles(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics) {
-  for (const TensorSpec& tensor : model.tensors) {
-    const std::vector<ShapeAxis> expected = AxesOf(tensor.role.value);
-    if (tensor.shape.value == expected) continue;
-    diagnostics.Error(rule, tensor.shape.span,
-                      absl::StrCat("tensor '", WordOf(tensor.role.value), "' has axes ", AxesText(tensor.shape.value),
-                                   ", its product reads ", AxesText(expected)));
-  }
-}
-
-void TensorNamesTellApart(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics) {
-  uint64_t moe_layers = 0;
-  for (const LayerRange& range : model.moe_layers.value) moe_layers += range.last - range.first;
-  std::map<std::string, const TensorSpec*> seen;
-  for (const TensorSpec& tensor : model.tensors) {
-    const std::string& name = tensor.name.value;
-    const bool per_expert = tensor.role.value != TensorRole::kRouter;
-    const auto expect = [&](absl::string_view placeholder, size_t expected) {
-      if (Count(name, placeholder) == expected) return;
-      diagnostics.Error(rule, tensor.name.span,
-                        absl::StrCat("the name of '", WordOf(tensor.role.value), "' has ", std::string(placeholder),
-                                     " ", Count(name, placeholder), " times, expected ", expected));
-    };
-    expect("{expert}", per_expert ? 1 : 0);
-    if (moe_layers > 1) {
-      expect("{layer}", 1);
-    } else if (Count(name, "{layer}") > 1) {
-      expect("{layer}", 1);
-    }
-    const auto [other, inserted] = seen.emplace(name, &tensor);
-    if (!inserted) {
-      diagnostics
-          .Error(rule, tensor.name.span,
-                 absl::StrCat("'", WordOf(tensor.role.value), "' reads the same tensor as '",
-                              WordOf(other->second->role.value), "'"))
-          .notes.push_back({other->second->name.span, "the other one"});
-    }
-  }
 }
 
 void OneCollective(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics) {

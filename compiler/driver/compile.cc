@@ -1,11 +1,13 @@
 #include "compiler/driver/compile.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/budget/memory_plan.h"
 #include "compiler/check/checked_model.h"
+#include "compiler/check/tensor_table.h"
 #include "compiler/driver/degree_help.h"
 #include "compiler/emit/emit.h"
 #include "compiler/lowering/plan_draft.h"
@@ -13,8 +15,10 @@
 #include "compiler/placement/placement.h"
 #include "compiler/yaml/yaml.h"
 #include "schema/byte_text.h"
+#include "schema/checkpoint_listing.h"
 #include "schema/mesh_view.h"
 #include "schema/plan_text.h"
+#include "schema/reason.h"
 #include "schema/status_macros.h"
 
 namespace meshseal::compiler {
@@ -124,15 +128,20 @@ std::string PlacementText(const CheckedModel& checked, const Placement& placemen
   for (uint32_t rank = 0; rank < placement.rank_slots().size(); ++rank) {
     const Coordinate at = CoordinateOf(placement.degrees(), rank);
     const RankSlot& slot = placement.rank_slots()[rank];
-    uint32_t first_expert = 0;
-    while (placement.expert_shards()[first_expert].owner != at.ep) ++first_expert;
-    uint32_t first_column = 0;
-    for (uint32_t tp = 0; tp < at.tp; ++tp) first_column += placement.ColumnsOf(tp);
-    absl::StrAppendFormat(&text, "rank %d (%s) node %s slot %d: layers [%d,%d) experts [%d,%d) columns [%d,%d)\n", rank,
-                          CoordinateText(at), checked.mesh().nodes[slot.node].name.value, slot.slot,
-                          at.pp == 0 ? 0 : placement.stage_ends()[at.pp - 1], placement.stage_ends()[at.pp],
-                          first_expert, first_expert + placement.ExpertsOf(at.ep), first_column,
-                          first_column + placement.ColumnsOf(at.tp));
+    absl::StrAppendFormat(&text, "rank %d (%s) node %s slot %d: layers [%d,%d)", rank, CoordinateText(at),
+                          checked.mesh().nodes[slot.node].name.value, slot.slot,
+                          at.pp == 0 ? 0 : placement.stage_ends()[at.pp - 1], placement.stage_ends()[at.pp]);
+    for (const GroupPlacement& group : placement.groups()) {
+      const auto owned_by = [&](uint32_t ep) { return [ep](const ExpertShard& shard) { return shard.owner == ep; }; };
+      const auto& shards = group.expert_shards;
+      const auto first = std::find_if(shards.begin(), shards.end(), owned_by(at.ep)) - shards.begin();
+      const auto count = std::count_if(shards.begin(), shards.end(), owned_by(at.ep));
+      uint32_t first_column = 0;
+      for (uint32_t tp = 0; tp < at.tp; ++tp) first_column += group.ColumnsOf(tp);
+      absl::StrAppendFormat(&text, " experts [%d,%d) columns [%d,%d)", first, first + count, first_column,
+                            first_column + group.ColumnsOf(at.tp));
+    }
+    text += "\n";
   }
   return text;
 }
@@ -148,6 +157,14 @@ std::string MemoryText(const MemoryPlan& memory) {
   return text;
 }
 
+// The model against the headers of its checkpoint, once its own rules hold.
+absl::Status CheckFiles(const Manifest& model, const std::optional<std::string>& weights, Diagnostics& diagnostics) {
+  if (!weights.has_value()) return absl::OkStatus();
+  MESHSEAL_ASSIGN_OR_RETURN(const CheckpointListing files, CheckpointListing::Open(*weights));
+  CheckTensorTable(model, files, diagnostics);
+  return absl::OkStatus();
+}
+
 // All stages after reading, as far as asked for.
 absl::Status RunStages(const Inputs& inputs, const CompileRequest& request, CompileResult& result) {
   const std::optional<CheckedModel> checked = Check(inputs, result.diagnostics);
@@ -155,6 +172,8 @@ absl::Status RunStages(const Inputs& inputs, const CompileRequest& request, Comp
     AddDegreeHelp(inputs, result.diagnostics);
     return absl::OkStatus();
   }
+  MESHSEAL_RETURN_IF_ERROR(CheckFiles(checked->model(), request.weights, result.diagnostics));
+  if (!result.diagnostics.ok()) return absl::OkStatus();
   if (request.stop_after == Stage::kCheck) {
     result.stage_text = "every rule of the check stage holds\n";
     return absl::OkStatus();
@@ -173,12 +192,13 @@ absl::Status RunStages(const Inputs& inputs, const CompileRequest& request, Comp
     result.stage_text = MemoryText(*memory);
     return absl::OkStatus();
   }
-  const PlanDraft draft = Lower(*checked, placement, *memory);
+  const std::optional<PlanDraft> draft = Lower(*checked, placement, *memory, result.diagnostics);
+  if (!draft.has_value()) return absl::OkStatus();
   if (request.stop_after == Stage::kLower) {
-    MESHSEAL_ASSIGN_OR_RETURN(result.stage_text, ListPlan(draft.plan(), "(none yet)", "not sealed", {}));
+    MESHSEAL_ASSIGN_OR_RETURN(result.stage_text, ListPlan(draft->plan(), "(none yet)", "not sealed", {}));
     return absl::OkStatus();
   }
-  MESHSEAL_ASSIGN_OR_RETURN(result.sealed, Emit(draft, request.serial));
+  MESHSEAL_ASSIGN_OR_RETURN(result.sealed, Emit(*draft, request.serial));
   return absl::OkStatus();
 }
 
@@ -207,7 +227,7 @@ absl::StatusOr<CompileResult> Compile(const CompileRequest& request) {
   return result;
 }
 
-absl::StatusOr<CompileResult> CheckDocument(const std::string& path) {
+absl::StatusOr<CompileResult> CheckDocument(const std::string& path, const std::optional<std::string>& weights) {
   CompileResult result;
   MESHSEAL_ASSIGN_OR_RETURN(const Document document, Open(path, result));
   if (!document.root.has_value()) return result;
@@ -217,9 +237,13 @@ absl::StatusOr<CompileResult> CheckDocument(const std::string& path) {
     case DocumentKind::kModel:
       if (const auto model = ReadManifest(*document.file, *document.root, result.diagnostics)) {
         CheckManifest(*model, result.diagnostics);
+        if (!result.diagnostics.ok()) break;
+        MESHSEAL_RETURN_IF_ERROR(CheckFiles(*model, weights, result.diagnostics));
       }
       break;
     case DocumentKind::kMesh:
+      if (weights.has_value())
+        return Refuse(Reason::kUsage, "--weights is for a model or a deployment, this is a mesh");
       if (const auto mesh = ReadMesh(*document.file, *document.root, result.diagnostics)) {
         CheckMesh(*mesh, result.diagnostics);
       }
@@ -227,6 +251,7 @@ absl::StatusOr<CompileResult> CheckDocument(const std::string& path) {
     case DocumentKind::kDeployment: {
       CompileRequest request;
       request.deployment = path;
+      request.weights = weights;
       request.stop_after = Stage::kBudget;
       MESHSEAL_ASSIGN_OR_RETURN(const std::optional<Inputs> inputs, ReadInputs(document, request, result));
       if (inputs.has_value()) MESHSEAL_RETURN_IF_ERROR(RunStages(*inputs, request, result));

@@ -36,6 +36,7 @@ struct CompileRequest {
   std::string deployment;            // path
   std::optional<std::string> model;  // paths that override the deployment's
   std::optional<std::string> mesh;
+  std::optional<std::string> weights;  // a checkpoint whose headers the model must fit; no payload is read
   std::vector<Override> overrides;
   uint64_t serial = 0;
   Stage stop_after = Stage::kSeal;
@@ -49,12 +50,14 @@ struct CompileResult {
   std::string stage_text;
 };
 
-// Reason kUsage: a file cannot be opened. Reason kBug: our own gates refuse what was compiled. Violations of rules are
-// not a status: they are in the result, all that the stage could see.
+// Reason kUsage: a file cannot be opened; weights.*: a checkpoint's headers are refused. Reason kBug: our own gates
+// refuse what was compiled. Violations of rules are not a status: they are in the result, all that the stage could see.
 absl::StatusOr<CompileResult> Compile(const CompileRequest& request);
 
-// All checks of one document: a deployment with its model and mesh as far as the budget, a model or a mesh alone.
-absl::StatusOr<CompileResult> CheckDocument(const std::string& path);
+// All checks of one document: a deployment with its model and mesh as far as the budget, a model or a mesh alone. A
+// model is compared with the headers of the checkpoint at `weights`.
+absl::StatusOr<CompileResult> CheckDocument(const std::string& path,
+                                            const std::optional<std::string>& weights = std::nullopt);
 
 }  // namespace meshseal::compiler
 

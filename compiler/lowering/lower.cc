@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/lowering/executable.h"
 #include "compiler/lowering/plan_draft.h"
 #include "schema/fingerprint.h"
 #include "schema/plan_codec.h"
@@ -58,10 +59,10 @@ Router LowerRouter(const RouterSpec& spec) {
 }
 
 // Tensor classes in the order of their roles, whatever the order in the manifest.
-std::vector<TensorClass> LowerTensors(const Manifest& model) {
+std::vector<TensorClass> LowerTensors(const MoeSpec& moe) {
   std::vector<TensorClass> tensors;
   for (const Term& role : Terms<TensorRole>()) {
-    for (const TensorSpec& spec : model.tensors) {
+    for (const TensorSpec& spec : moe.tensors) {
       if (static_cast<uint8_t>(spec.role.value) != role.value) continue;
       tensors.push_back({spec.role.value, spec.dtype.value, spec.name.value, spec.shape.value});
     }
@@ -70,12 +71,10 @@ std::vector<TensorClass> LowerTensors(const Manifest& model) {
 }
 
 // The manifest line that decides what a step does.
-Span OriginOf(StepKind kind, const Manifest& model) {
-  const auto tensor = [&model](TensorRole role) {
-    for (const TensorSpec& spec : model.tensors) {
-      if (spec.role.value == role) return spec.role.span;
-    }
-    return model.tensors_span;
+Span OriginOf(StepKind kind, const Manifest& model, const MoeSpec& moe) {
+  const auto tensor = [&](TensorRole role) {
+    const TensorSpec* spec = moe.FindTensor(role);
+    return spec == nullptr ? model.tensors_span : spec->role.span;
   };
   switch (kind) {
     case StepKind::kGateUp:
@@ -84,23 +83,24 @@ Span OriginOf(StepKind kind, const Manifest& model) {
     case StepKind::kDown:
       return tensor(TensorRole::kDown);
     case StepKind::kActivation:
-      return model.activation.span;
+      return moe.activation.kind.span;
     case StepKind::kCombine:
-      return model.router.weight_applied.span;
+      return moe.router.weight_applied.span;
     case StepKind::kCollective:
       return model.collectives.front().span;
     case StepKind::kResidual:
-      return model.residual.span;
+      return moe.residual.span;
     case StepKind::kRoute:
     case StepKind::kScatter:
     case StepKind::kUnscatter:
     case StepKind::kInvalid:
       break;
   }
-  return model.router.span;
+  return moe.router.span;
 }
 
-Program LowerProgram(const PhaseBudget& budget, const Manifest& model, const std::vector<TensorClass>& tensors) {
+Program LowerProgram(const PhaseBudget& budget, const Manifest& model, const MoeSpec& moe,
+                     const std::vector<TensorClass>& tensors) {
   Program program;
   program.phase = budget.phase;
   program.max_tokens = budget.max_tokens;
@@ -121,37 +121,43 @@ Program LowerProgram(const PhaseBudget& budget, const Manifest& model, const std
       step.collectives.push_back({CollectiveOp::kSum, GroupKind::kExpert, input.tp == AxisPlacement::kAddend,
                                   input.ep == AxisPlacement::kAddend});
     }
-    step.origin = {kModel, OriginOf(flow.kind, model).line};
+    step.origin = {kModel, OriginOf(flow.kind, model, moe).line};
     program.steps.push_back(std::move(step));
   }
   program.layouts = budget.layouts;
   return program;
 }
 
-LayerClass LowerLayers(const CheckedModel& checked, const Placement& placement, const MemoryPlan& memory) {
-  const Manifest& model = checked.model();
+LayerClass LowerLayers(const CheckedModel& checked, const LayerGroup& group, const GroupPlacement& placement,
+                       const std::vector<PhaseBudget>& phases) {
+  const MoeSpec& moe = group.moe;
   LayerClass layers;
-  layers.layers = model.moe_layers.value;
-  layers.experts = static_cast<uint32_t>(model.experts.value);
-  layers.top_k = static_cast<uint32_t>(model.experts_per_token.value);
-  layers.intermediate = static_cast<uint32_t>(model.intermediate_size.value);
-  layers.router = LowerRouter(model.router);
-  layers.activation = model.activation.value;
-  layers.residual = model.residual.value;
+  layers.layers = group.layers;
+  layers.experts = static_cast<uint32_t>(moe.experts.value);
+  layers.top_k = static_cast<uint32_t>(moe.experts_per_token.value);
+  layers.intermediate = static_cast<uint32_t>(moe.intermediate_size.value);
+  layers.router = LowerRouter(moe.router);
+  layers.activation = moe.activation.kind.value;
+  layers.residual = moe.residual.value;
   layers.gate_up_basis = checked.deployment().gate_up_basis.value;
   layers.down_basis = checked.deployment().down_basis.value;
-  layers.tensors = LowerTensors(model);
-  layers.expert_shards = placement.expert_shards();
-  layers.segment_ends = placement.segment_ends();
-  layers.tp_segment_ends = placement.tp_segment_ends();
-  for (const PhaseBudget& phase : memory.phases())
-    layers.programs.push_back(LowerProgram(phase, model, layers.tensors));
+  layers.tensors = LowerTensors(moe);
+  layers.expert_shards = placement.expert_shards;
+  layers.segment_ends = placement.segment_ends;
+  layers.tp_segment_ends = placement.tp_segment_ends;
+  for (const PhaseBudget& phase : phases) {
+    layers.programs.push_back(LowerProgram(phase, checked.model(), moe, layers.tensors));
+  }
   return layers;
 }
 
 }  // namespace
 
-PlanDraft Lower(const CheckedModel& checked, const Placement& placement, const MemoryPlan& memory) {
+std::optional<PlanDraft> Lower(const CheckedModel& checked, const Placement& placement, const MemoryPlan& memory,
+                               Diagnostics& diagnostics) {
+  const size_t before = diagnostics.size();
+  CheckExecutable(checked, diagnostics);
+  if (diagnostics.size() != before) return std::nullopt;
   const Manifest& model = checked.model();
   const Deployment& deployment = checked.deployment();
   Plan plan;
@@ -175,7 +181,10 @@ PlanDraft Lower(const CheckedModel& checked, const Placement& placement, const M
   plan.failure_scope = deployment.failure_scope.value;
   plan.weight_source = model.source.value;
   for (const Spanned<std::string>& pattern : model.ignored) plan.ignored_tensors.push_back(pattern.value);
-  plan.layer_classes.push_back(LowerLayers(checked, placement, memory));
+  for (size_t group = 0; group < model.groups.size(); ++group) {
+    plan.layer_classes.push_back(
+        LowerLayers(checked, model.groups[group], placement.groups()[group], memory.groups()[group]));
+  }
   plan.memory = memory.ranks();
   plan.execution_fingerprint = ExecutionFingerprint(plan);
   return PlanDraft(std::move(plan));

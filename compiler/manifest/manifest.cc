@@ -2,6 +2,13 @@
 
 namespace meshseal::compiler {
 
+const TensorSpec* MoeSpec::FindTensor(TensorRole role) const {
+  for (const TensorSpec& tensor : tensors) {
+    if (tensor.role.value == role) return &tensor;
+  }
+  return nullptr;
+}
+
 uint64_t MeshSpec::SlotCount() const {
   uint64_t slots = 0;
   for (const NodeSpec& node : nodes) slots += node.slots.value;

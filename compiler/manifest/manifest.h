@@ -24,14 +24,60 @@ struct Attention {
   Spanned<uint64_t> head_dim;
 };
 
+// Groups of neighbouring experts of which the best are kept; the others can never be selected.
+struct RouterGroups {
+  Span span;
+  Spanned<uint64_t> count;
+  Spanned<uint64_t> keep;
+  Spanned<GroupScore> score;
+};
+
 struct RouterSpec {
   Span span;
   Spanned<Scoring> scoring;
+  Spanned<double> epsilon;  // of sparsemixer; 0 otherwise
   Spanned<RouteOrder> order;
   Spanned<Renormalize> renormalize;
+  Spanned<double> guard;  // of sum_plus and sum_floor; 0 otherwise
   Spanned<double> scale;
+  Spanned<bool> logit_bias;      // a tensor is added to the logits
+  Spanned<bool> selection_bias;  // a tensor is added to what selection looks at, never to the weights
+  std::optional<RouterGroups> groups;
   Spanned<WeightPoint> weight_applied;
   Spanned<Basis> input_dtype;
+  // Layers whose expert ids come from a table over token ids. In a LayerGroup: all of its layers, or none.
+  Spanned<std::vector<LayerRange>> token_table_layers;
+};
+
+struct ActivationSpec {
+  Spanned<ActivationKind> kind;
+  std::optional<Spanned<double>> alpha;  // of swiglu_oai
+  std::optional<Spanned<double>> limit;  // of swiglu_oai and swiglu_preclamp
+};
+
+// One merged MLP that every token passes.
+struct SharedExpertSpec {
+  Span span;
+  Spanned<uint64_t> width;  // of all shared experts together
+  Spanned<SharedGate> gate;
+  std::optional<ActivationSpec> activation;  // absent: that of the experts
+};
+
+// Rows and columns of a weight that share one scale.
+struct ScaleBlock {
+  uint64_t rows = 0;
+  uint64_t columns = 0;
+  friend bool operator==(const ScaleBlock&, const ScaleBlock&) = default;
+};
+
+// A tensor of scales that belongs to a weight.
+struct SideTensor {
+  Span span;
+  Spanned<std::string> name;
+  Spanned<DType> dtype;
+  std::optional<Spanned<ScaleBlock>> block;  // absent: one scale for each matrix
+  Spanned<ScaleApplies> applies;
+  std::optional<Spanned<ScaleOf>> of;  // of a gate_up tensor whose scale blocks have several rows
 };
 
 struct TensorSpec {
@@ -39,6 +85,33 @@ struct TensorSpec {
   Spanned<std::string> name;
   Spanned<DType> dtype;
   Spanned<std::vector<ShapeAxis>> shape;
+  std::optional<Spanned<GateUpLayout>> layout;
+  std::optional<Spanned<uint64_t>> rotation;  // elements of a rotated block
+  std::optional<SideTensor> scale;
+  std::optional<SideTensor> scale_2;
+  std::optional<SideTensor> input_scale;  // of the activations; no product of ours reads it
+};
+
+// What the layers of a group have in common.
+struct MoeSpec {
+  Spanned<uint64_t> experts;
+  Spanned<uint64_t> experts_per_token;
+  Spanned<uint64_t> intermediate_size;
+  RouterSpec router;
+  ActivationSpec activation;
+  Spanned<bool> gated;
+  std::optional<SharedExpertSpec> shared_expert;
+  Spanned<Residual> residual;
+  std::vector<TensorSpec> tensors;
+
+  // Null where no row has the role.
+  const TensorSpec* FindTensor(TensorRole role) const;
+};
+
+// All MoE layers for which the same is written.
+struct LayerGroup {
+  std::vector<LayerRange> layers;  // ascending, disjoint, not touching
+  MoeSpec moe;
 };
 
 // One row of what the model's author authorises.
@@ -57,18 +130,16 @@ struct Manifest {
   Spanned<uint64_t> layers;
   std::optional<Attention> attention;
   Spanned<uint64_t> other_weights;  // bytes per replica of what is not MoE
+  Spanned<uint64_t> mtp_layers;     // blocks after the last layer that predict further tokens; not planned
 
   Spanned<std::vector<LayerRange>> moe_layers;
-  Spanned<uint64_t> experts;
-  Spanned<uint64_t> experts_per_token;
-  Spanned<uint64_t> intermediate_size;
-  RouterSpec router;
-  Spanned<ActivationKind> activation;
-  Spanned<Residual> residual;
+  std::vector<LayerGroup> groups;  // by first layer; at least one
+  // Every further list of layers in the document: of overrides, of a token table, of expert counts.
+  std::vector<Spanned<std::vector<LayerRange>>> layer_lists;
 
   Spanned<WeightSource> source;
+  uint64_t seed = 0;  // of synthetic weights
   Span tensors_span;
-  std::vector<TensorSpec> tensors;
   std::vector<Spanned<std::string>> ignored;
 
   Span collectives_span;
@@ -87,6 +158,15 @@ struct NodeSpec {
   Spanned<std::string> name;
   Spanned<std::string> kind;
   Spanned<uint64_t> slots;
+  std::vector<Spanned<std::string>> identity;  // physical devices in slot order; empty: any
+  Span identity_span;
+};
+
+// Where a rank runs, by name.
+struct AssignSpec {
+  Span span;
+  Spanned<std::string> node;
+  Spanned<uint64_t> slot;
 };
 
 struct LinkSpec {
@@ -110,8 +190,12 @@ struct MeshSpec {
   Span islands_span;
   std::vector<IslandSpec> islands;
   std::optional<LinkSpec> between_islands;
+  std::vector<AssignSpec> assign;  // in rank order; empty: ranks fill slots in node order
+  Span assign_span;
   Spanned<Transport> transport;
   std::optional<Spanned<std::vector<uint64_t>>> transport_ranks;  // absent: any
+  std::optional<Spanned<std::string>> version_min;                // of the transport's library, such as 2.28.9
+  std::optional<Spanned<std::string>> version_max;
   Spanned<bool> emulated;
 
   uint64_t SlotCount() const;
@@ -137,8 +221,13 @@ struct Deployment {
   Spanned<uint64_t> dense_tp;
   KvHeadsPolicy kv_heads = KvHeadsPolicy::kCut;
 
+  Span placement_span;
+  Spanned<ExpertPlacement> placement;
+  Spanned<std::string> profile;  // of balanced: a file of loads
+  Spanned<uint64_t> redundant_experts;
   bool uneven_experts = false;
   bool uneven_cuts = false;
+  std::optional<Spanned<SharedPlacement>> shared_expert;
   std::optional<Spanned<std::vector<uint64_t>>> stages;  // layers per stage; absent: balanced
 
   Spanned<uint64_t> decode_tokens;
@@ -150,6 +239,8 @@ struct Deployment {
   Spanned<uint64_t> headroom;
 
   Spanned<Reduction> reduction;
+  Spanned<double> exact_bound;       // of exact: every addend is below it
+  Spanned<uint64_t> exact_segments;  // of exact: canonical column segments
   Spanned<Basis> gate_up_basis;
   Spanned<Basis> down_basis;
   Spanned<Basis> output_dtype;

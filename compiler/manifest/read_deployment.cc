@@ -24,7 +24,7 @@ void ReadParallel(TypedFields& document, Deployment& deployment) {
     deployment.dense_tp = dense->Unsigned("tp", 1, kMostRanks);
     if (const YamlNode* policy = dense->OptionalNode("kv_heads")) {
       constexpr meshseal::Term kPolicies[] = {{1, "cut"}, {2, "replicate"}};
-      if (dense->TermIn(*policy, "kv_heads", kPolicies, {}) == 2) deployment.kv_heads = KvHeadsPolicy::kReplicate;
+      if (dense->TermIn(*policy, "kv_heads", kPolicies) == 2) deployment.kv_heads = KvHeadsPolicy::kReplicate;
     }
     dense->Finish();
   }
@@ -34,17 +34,18 @@ void ReadParallel(TypedFields& document, Deployment& deployment) {
 void ReadPlacement(TypedFields& document, Deployment& deployment) {
   std::optional<TypedFields> fields = document.Map("placement");
   if (!fields.has_value()) return;
-  if (const YamlNode* experts = fields->Node("experts")) {
-    constexpr meshseal::Term kOrders[] = {{1, "contiguous"}};
-    fields->TermIn(*experts, "experts", kOrders, {"round_robin", "balanced"});
+  deployment.placement_span = fields->span();
+  Choice<ExpertPlacement> experts = fields->TermOrMap<ExpertPlacement>("experts", {ExpertPlacement::kBalanced});
+  deployment.placement = experts.word;
+  if (experts.parameters.has_value()) {
+    deployment.profile = experts.parameters->Text("profile");
+    experts.parameters->Finish();
   }
   fields->Node("uneven");
   deployment.uneven_experts = fields->OptionalAllow("uneven");
   deployment.uneven_cuts = fields->OptionalAllow("uneven_cuts");
-  if (const YamlNode* redundant = fields->OptionalNode("redundant_experts")) {
-    const auto count =
-        ReadUnsigned(*redundant, "deployment.placement.redundant_experts", {0, kMostRanks}, fields->diagnostics());
-    if (count.value_or(0) != 0) ReportNotBuilt(redundant->span(), "redundant_experts above 0", fields->diagnostics());
+  if (fields->OptionalNode("redundant_experts") != nullptr) {
+    deployment.redundant_experts = fields->Unsigned("redundant_experts", 0, kMostRanks);
   }
   fields->Finish();
 }
@@ -79,8 +80,11 @@ void ReadLimits(TypedFields& document, Deployment& deployment) {
 void ReadBasis(TypedFields& document, Deployment& deployment) {
   std::optional<TypedFields> fields = document.Map("activation_basis");
   if (!fields.has_value()) return;
-  deployment.gate_up_basis = fields->Term<Basis>("gate_up", {"q8", "rotated"});
-  deployment.down_basis = fields->Term<Basis>("down", {"q8", "rotated"});
+  const auto basis_of = [&](absl::string_view projection) {
+    return fields->Term<Basis>(projection, {Basis::kF32, Basis::kBf16, Basis::kQ8, Basis::kRotated});
+  };
+  deployment.gate_up_basis = basis_of("gate_up");
+  deployment.down_basis = basis_of("down");
   fields->Finish();
 }
 
@@ -103,13 +107,21 @@ std::optional<Deployment> ReadDeployment(const SourceFile& file, const YamlNode&
     deployment.mesh_path = fields->Text("mesh");
     ReadParallel(*fields, deployment);
     ReadPlacement(*fields, deployment);
-    fields->NotBuilt("shared_expert");
+    if (fields->OptionalNode("shared_expert") != nullptr) {
+      deployment.shared_expert = fields->Term<SharedPlacement>("shared_expert");
+    }
     ReadStages(*fields, deployment);
     ReadLimits(*fields, deployment);
     deployment.headroom = fields->Bytes("headroom");
-    deployment.reduction = fields->Term<Reduction>("reduction", {"fast", "exact"});
+    Choice<Reduction> reduction = fields->TermOrMap<Reduction>("reduction", {Reduction::kExact});
+    deployment.reduction = reduction.word;
+    if (reduction.parameters.has_value()) {
+      deployment.exact_bound = reduction.parameters->Number("bound");
+      deployment.exact_segments = reduction.parameters->Unsigned("segments", 1, kMostRanks);
+      reduction.parameters->Finish();
+    }
     ReadBasis(*fields, deployment);
-    deployment.output_dtype = fields->Term<Basis>("output_dtype", {"f16"});
+    deployment.output_dtype = fields->Term<Basis>("output_dtype", {Basis::kF32, Basis::kBf16, Basis::kF16});
     deployment.failure_scope = fields->Term<FailureScope>("failure_scope");
     fields->Finish();
   }

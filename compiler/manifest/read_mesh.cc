@@ -58,7 +58,10 @@ NodeSpec ReadNode(const YamlNode& item, Diagnostics& diagnostics) {
   if (const YamlNode* memory = fields.OptionalNode("host_memory")) {
     ReadBytes(*memory, "mesh.nodes.host_memory", diagnostics);
   }
-  fields.NotBuilt("identity");
+  if (const YamlNode* identity = fields.OptionalNode("identity")) {
+    node.identity_span = identity->span();
+    node.identity = fields.Texts("identity");
+  }
   fields.Finish();
   return node;
 }
@@ -97,8 +100,8 @@ void ReadCollectives(TypedFields& mesh_fields, MeshSpec& mesh) {
   }
   if (fields->OptionalNode("version") != nullptr) {
     if (std::optional<TypedFields> version = fields->Map("version")) {
-      version->Text("min");
-      version->Text("max");
+      mesh.version_min = version->Text("min");
+      mesh.version_max = version->Text("max");
       version->Finish();
     }
   }
@@ -106,17 +109,20 @@ void ReadCollectives(TypedFields& mesh_fields, MeshSpec& mesh) {
   fields->Finish();
 }
 
-template <class F>
-void ForEachItem(TypedFields& fields, absl::string_view key, Span* span, F read) {
-  const YamlNode* node = fields.Node(key);
-  if (node == nullptr) return;
-  *span = node->span();
-  if (node->list() == nullptr || node->list()->empty()) {
-    fields.diagnostics().Error("wrong-kind", node->span(),
-                               absl::StrCat(fields.name(), ".", key, ": expected a list with at least one row"));
-    return;
+void ReadAssign(TypedFields& mesh_fields, MeshSpec& mesh) {
+  if (mesh_fields.OptionalNode("assign") == nullptr) return;
+  mesh.assign_span = mesh_fields.Node("assign")->span();
+  const YamlNode::List* rows = mesh_fields.Rows("assign", "a list of rows {node, slot}, in rank order", true);
+  if (rows == nullptr) return;
+  for (const YamlNode& item : *rows) {
+    TypedFields fields = mesh_fields.In(item, "assign");
+    AssignSpec assign;
+    assign.span = item.span();
+    assign.node = fields.Text("node");
+    assign.slot = fields.Unsigned("slot", 0, kMostSlots - 1);
+    fields.Finish();
+    mesh.assign.push_back(std::move(assign));
   }
-  for (const YamlNode& item : *node->list()) read(item);
 }
 
 }  // namespace
@@ -129,23 +135,23 @@ std::optional<MeshSpec> ReadMesh(const SourceFile& file, const YamlNode& root, D
   document.Node("meshseal");
   if (std::optional<TypedFields> fields = document.Map("mesh")) {
     mesh.name = fields->Text("name");
-    if (const YamlNode* kinds = fields->Node("device_kinds")) {
-      if (kinds->map() == nullptr) {
-        diagnostics.Error("wrong-kind", kinds->span(), "mesh.device_kinds: expected a map from names to devices");
-      } else {
-        for (const YamlEntry& entry : *kinds->map()) mesh.device_kinds.push_back(ReadDeviceKind(entry, diagnostics));
-      }
+    if (const YamlNode::Map* kinds = fields->Entries("device_kinds", "a map from names to devices")) {
+      for (const YamlEntry& entry : *kinds) mesh.device_kinds.push_back(ReadDeviceKind(entry, diagnostics));
     }
-    ForEachItem(*fields, "nodes", &mesh.nodes_span,
-                [&](const YamlNode& item) { mesh.nodes.push_back(ReadNode(item, diagnostics)); });
-    ForEachItem(*fields, "islands", &mesh.islands_span,
-                [&](const YamlNode& item) { mesh.islands.push_back(ReadIsland(item, diagnostics)); });
+    if (const YamlNode* nodes = fields->OptionalNode("nodes")) mesh.nodes_span = nodes->span();
+    if (const YamlNode::List* nodes = fields->Rows("nodes", "a list with at least one row", true)) {
+      for (const YamlNode& item : *nodes) mesh.nodes.push_back(ReadNode(item, diagnostics));
+    }
+    if (const YamlNode* islands = fields->OptionalNode("islands")) mesh.islands_span = islands->span();
+    if (const YamlNode::List* islands = fields->Rows("islands", "a list with at least one row", true)) {
+      for (const YamlNode& item : *islands) mesh.islands.push_back(ReadIsland(item, diagnostics));
+    }
     if (fields->OptionalNode("between_islands") != nullptr) {
       if (std::optional<TypedFields> link = fields->Map("between_islands")) mesh.between_islands = ReadLink(*link);
     }
     ReadCollectives(*fields, mesh);
     mesh.emulated = fields->OptionalFlag("emulated");
-    fields->NotBuilt("assign");
+    ReadAssign(*fields, mesh);
     fields->Finish();
   }
   document.Finish();

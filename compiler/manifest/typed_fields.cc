@@ -96,26 +96,28 @@ std::vector<Spanned<std::string>> TypedFields::Texts(absl::string_view key) {
   return texts;
 }
 
-uint8_t TypedFields::TermIn(const YamlNode& node, absl::string_view key, absl::Span<const meshseal::Term> words,
-                            Unbuilt unbuilt) {
-  if (node.map() != nullptr && node.map()->size() == 1) {
-    // A word with parameters, such as `exact {bound}`: no such word is built.
-    const std::string& word = node.map()->front().key;
-    if (std::find(unbuilt.begin(), unbuilt.end(), word) != unbuilt.end()) {
-      ReportNotBuilt(node.span(), absl::StrCat(NameOf(key), ": ", word), *diagnostics_);
-      return 0;
-    }
-  }
+uint8_t TypedFields::WordOrMap(const YamlNode& node, absl::string_view key, absl::Span<const meshseal::Term> words,
+                               const YamlNode** parameters) {
+  if (node.map() == nullptr || node.map()->size() != 1) return TermIn(node, key, words);
+  const YamlEntry& entry = node.map()->front();
+  *parameters = &entry.value;
+  return TermIn(YamlNode(entry.key_span, YamlScalar{entry.key, true}), key, words);
+}
+
+void TypedFields::ReportParameters(const YamlNode& node, absl::string_view key, const char* word, bool expected) {
+  diagnostics_->Error("wrong-kind", node.span(),
+                      expected
+                          ? absl::StrCat(NameOf(key), ": '", word, "' takes parameters, expected {", word, ": {...}}")
+                          : absl::StrCat(NameOf(key), ": '", word, "' takes no parameters"));
+}
+
+uint8_t TypedFields::TermIn(const YamlNode& node, absl::string_view key, absl::Span<const meshseal::Term> words) {
   const std::optional<std::string> word = ReadText(node, NameOf(key), *diagnostics_);
   if (!word.has_value()) return 0;
   std::vector<absl::string_view> known;
   for (const meshseal::Term& row : words) {
     if (*word == row.word) return row.value;
     known.emplace_back(row.word);
-  }
-  if (std::find(unbuilt.begin(), unbuilt.end(), *word) != unbuilt.end()) {
-    ReportNotBuilt(node.span(), absl::StrCat(NameOf(key), ": ", *word), *diagnostics_);
-    return 0;
   }
   std::string list;
   for (const absl::string_view each : known) absl::StrAppend(&list, list.empty() ? "" : ", ", std::string(each));
@@ -134,21 +136,51 @@ Spanned<bool> TypedFields::OptionalFlag(absl::string_view key) {
   return At(*node, ReadBool(*node, NameOf(key), *diagnostics_));
 }
 
+Spanned<bool> TypedFields::Flag(absl::string_view key) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return {};
+  return At(*node, ReadBool(*node, NameOf(key), *diagnostics_));
+}
+
 bool TypedFields::OptionalAllow(absl::string_view key) {
   const YamlNode* node = OptionalNode(key);
   if (node == nullptr) return false;
   constexpr meshseal::Term kWords[] = {{1, "refuse"}, {2, "allow"}};
-  return TermIn(*node, key, kWords, {}) == 2;
+  return TermIn(*node, key, kWords) == 2;
 }
 
-void TypedFields::OnlyNone(absl::string_view key) {
+Spanned<bool> TypedFields::NoneOrTensor(absl::string_view key) {
   const YamlNode* node = Node(key);
-  if (node == nullptr || (node->scalar() != nullptr && node->scalar()->text == "none")) return;
-  ReportNotBuilt(node->span(), absl::StrCat(NameOf(key), " other than none"), *diagnostics_);
+  if (node == nullptr) return {};
+  constexpr meshseal::Term kWords[] = {{1, "none"}, {2, "tensor"}};
+  return {TermIn(*node, key, kWords) == 2, node->span()};
 }
 
-void TypedFields::NotBuilt(absl::string_view key) {
-  if (const YamlNode* node = OptionalNode(key)) ReportNotBuilt(node->span(), NameOf(key), *diagnostics_);
+const YamlNode* TypedFields::NodeOrNone(absl::string_view key) {
+  Node(key);  // reports where it is missing
+  return OptionalNodeOrNone(key);
+}
+
+const YamlNode* TypedFields::OptionalNodeOrNone(absl::string_view key) {
+  const YamlNode* node = OptionalNode(key);
+  if (node == nullptr || (node->scalar() != nullptr && node->scalar()->text == "none")) return nullptr;
+  return node;
+}
+
+const YamlNode::List* TypedFields::Rows(absl::string_view key, absl::string_view expected, bool filled) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return nullptr;
+  if (node->list() != nullptr && !(filled && node->list()->empty())) return node->list();
+  diagnostics_->Error("wrong-kind", node->span(), absl::StrCat(NameOf(key), ": expected ", expected));
+  return nullptr;
+}
+
+const YamlNode::Map* TypedFields::Entries(absl::string_view key, absl::string_view expected) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return nullptr;
+  if (node->map() != nullptr) return node->map();
+  diagnostics_->Error("wrong-kind", node->span(), absl::StrCat(NameOf(key), ": expected ", expected));
+  return nullptr;
 }
 
 std::optional<TypedFields> TypedFields::Map(absl::string_view key) {
@@ -166,10 +198,6 @@ Span TypedFields::SpanOf(absl::string_view key) const {
     }
   }
   return map_->span();
-}
-
-void ReportNotBuilt(Span span, const std::string& what, Diagnostics& diagnostics) {
-  diagnostics.Error("not-yet-built", span, absl::StrCat(what, " is not built in this version"));
 }
 
 }  // namespace meshseal::compiler

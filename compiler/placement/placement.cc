@@ -5,13 +5,27 @@
 namespace meshseal::compiler {
 namespace {
 
-// One slot after the other, node by node.
-std::vector<RankSlot> AllSlots(const MeshSpec& mesh) {
+// One slot after the other, node by node; on an emulated mesh with more ranks than slots, neighbours share one.
+std::vector<RankSlot> FillSlots(const MeshSpec& mesh, uint64_t world) {
   std::vector<RankSlot> slots;
   for (uint32_t node = 0; node < mesh.nodes.size(); ++node) {
     for (uint32_t slot = 0; slot < mesh.nodes[node].slots.value; ++slot) slots.push_back({node, slot});
   }
-  return slots;
+  std::vector<RankSlot> ranks;
+  for (uint64_t rank = 0; rank < world; ++rank) {
+    ranks.push_back(mesh.emulated.value ? slots[rank * slots.size() / world] : slots[rank]);
+  }
+  return ranks;
+}
+
+std::vector<RankSlot> AssignedSlots(const MeshSpec& mesh) {
+  std::vector<RankSlot> ranks;
+  for (const AssignSpec& row : mesh.assign) {
+    uint32_t node = 0;
+    while (mesh.nodes[node].name.value != row.node.value) ++node;
+    ranks.push_back({node, static_cast<uint32_t>(row.slot.value)});
+  }
+  return ranks;
 }
 
 std::vector<uint32_t> StageEnds(const CheckedModel& checked, uint32_t pp) {
@@ -40,41 +54,48 @@ std::vector<uint32_t> EvenEnds(uint32_t total, uint32_t parts) {
   return ends;
 }
 
-uint32_t Placement::ExpertsOf(uint32_t ep) const {
-  uint32_t count = 0;
-  for (const ExpertShard& shard : expert_shards_) count += shard.owner == ep ? 1 : 0;
-  return count;
+uint32_t GroupPlacement::ColumnsOf(uint32_t tp) const {
+  const uint32_t begin = tp == 0 ? 0 : segment_ends[tp_segment_ends[tp - 1] - 1];
+  return segment_ends[tp_segment_ends[tp] - 1] - begin;
 }
 
-uint32_t Placement::ColumnsOf(uint32_t tp) const {
-  const uint32_t begin = tp == 0 ? 0 : segment_ends_[tp_segment_ends_[tp - 1] - 1];
-  return segment_ends_[tp_segment_ends_[tp] - 1] - begin;
+namespace {
+
+GroupPlacement PlaceGroup(const MoeSpec& moe, const Deployment& deployment, const Degrees& degrees) {
+  GroupPlacement group;
+  const auto experts = static_cast<uint32_t>(moe.experts.value);
+  const std::vector<uint32_t> expert_ends = EvenEnds(experts, degrees.ep);
+  uint32_t begin = 0;
+  for (uint32_t owner = 0; owner < degrees.ep; ++owner) {
+    for (uint32_t expert = begin; expert < expert_ends[owner]; ++expert) {
+      group.expert_shards.push_back({owner, expert - begin});
+    }
+    begin = expert_ends[owner];
+  }
+  begin = 0;
+  const auto copies = static_cast<uint32_t>(deployment.redundant_experts.value);
+  for (const uint32_t end : EvenEnds(experts + copies, degrees.ep)) {
+    group.expert_counts.push_back(end - begin);
+    begin = end;
+  }
+  // One canonical segment per tp rank: no more are needed while nothing asks for the same bits across tp degrees.
+  group.segment_ends = EvenEnds(static_cast<uint32_t>(moe.intermediate_size.value), degrees.tp);
+  group.tp_segment_ends = EvenEnds(degrees.tp, degrees.tp);
+  return group;
 }
+
+}  // namespace
 
 Placement Place(const CheckedModel& checked) {
   Placement placement;
   placement.degrees_ = checked.degrees();
   const Degrees& degrees = placement.degrees_;
-
-  const std::vector<RankSlot> slots = AllSlots(checked.mesh());
-  const uint64_t world = *WorldOf(degrees);
-  for (uint64_t rank = 0; rank < world; ++rank) {
-    placement.rank_slots_.push_back(checked.mesh().emulated.value ? slots[rank * slots.size() / world] : slots[rank]);
-  }
+  const MeshSpec& mesh = checked.mesh();
+  placement.rank_slots_ = mesh.assign.empty() ? FillSlots(mesh, *WorldOf(degrees)) : AssignedSlots(mesh);
   placement.stage_ends_ = StageEnds(checked, degrees.pp);
-
-  const std::vector<uint32_t> expert_ends = EvenEnds(static_cast<uint32_t>(checked.model().experts.value), degrees.ep);
-  uint32_t begin = 0;
-  for (uint32_t owner = 0; owner < degrees.ep; ++owner) {
-    for (uint32_t expert = begin; expert < expert_ends[owner]; ++expert) {
-      placement.expert_shards_.push_back({owner, expert - begin});
-    }
-    begin = expert_ends[owner];
+  for (const LayerGroup& group : checked.model().groups) {
+    placement.groups_.push_back(PlaceGroup(group.moe, checked.deployment(), degrees));
   }
-
-  // One canonical segment per tp rank: no more are needed while nothing asks for the same bits across tp degrees.
-  placement.segment_ends_ = EvenEnds(static_cast<uint32_t>(checked.model().intermediate_size.value), degrees.tp);
-  placement.tp_segment_ends_ = EvenEnds(degrees.tp, degrees.tp);
   return placement;
 }
 

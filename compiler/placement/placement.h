@@ -14,17 +14,22 @@ namespace meshseal::compiler {
 // `total` things over `parts`, in order and as equal as possible, larger parts first: the ends of the parts.
 std::vector<uint32_t> EvenEnds(uint32_t total, uint32_t parts);
 
+// The owners of the layers of one LayerGroup.
+struct GroupPlacement {
+  std::vector<ExpertShard> expert_shards;  // per expert; without redundant copies
+  std::vector<uint32_t> expert_counts;     // per ep coordinate, redundant copies included
+  std::vector<uint32_t> segment_ends;      // columns
+  std::vector<uint32_t> tp_segment_ends;   // per tp coordinate
+
+  uint32_t ColumnsOf(uint32_t tp) const;
+};
+
 class Placement {
  public:
   const Degrees& degrees() const { return degrees_; }
-  const std::vector<RankSlot>& rank_slots() const { return rank_slots_; }            // per world rank
-  const std::vector<uint32_t>& stage_ends() const { return stage_ends_; }            // per pp coordinate
-  const std::vector<ExpertShard>& expert_shards() const { return expert_shards_; }   // per expert
-  const std::vector<uint32_t>& segment_ends() const { return segment_ends_; }        // columns
-  const std::vector<uint32_t>& tp_segment_ends() const { return tp_segment_ends_; }  // per tp coordinate
-
-  uint32_t ExpertsOf(uint32_t ep) const;
-  uint32_t ColumnsOf(uint32_t tp) const;
+  const std::vector<RankSlot>& rank_slots() const { return rank_slots_; }  // per world rank
+  const std::vector<uint32_t>& stage_ends() const { return stage_ends_; }  // per pp coordinate
+  const std::vector<GroupPlacement>& groups() const { return groups_; }    // per group of the manifest
 
  private:
   friend Placement Place(const CheckedModel& checked);
@@ -33,13 +38,11 @@ class Placement {
   Degrees degrees_;
   std::vector<RankSlot> rank_slots_;
   std::vector<uint32_t> stage_ends_;
-  std::vector<ExpertShard> expert_shards_;
-  std::vector<uint32_t> segment_ends_;
-  std::vector<uint32_t> tp_segment_ends_;
+  std::vector<GroupPlacement> groups_;
 };
 
 // Contiguous experts: the first (experts mod ep) owners have one more. Contiguous columns likewise. Ranks fill slots in
-// node order; on an emulated mesh, neighbouring ranks share a slot.
+// node order, or as the mesh assigns them; on an emulated mesh, neighbouring ranks share a slot.
 Placement Place(const CheckedModel& checked);
 
 }  // namespace meshseal::compiler

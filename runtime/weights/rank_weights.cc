@@ -74,7 +74,7 @@ absl::StatusOr<RankWeights> RankWeights::Reserve(const Plan& plan, uint32_t rank
             MESHSEAL_RETURN_IF_ERROR(place(owned[local], own_columns, &expert.down));
             break;
           case TensorRole::kRouter:
-          case TensorRole::kInvalid:
+          default:  // the meaning gate refuses other roles
             break;
         }
       }

@@ -43,7 +43,7 @@ std::vector<uint64_t> ShapeOf(const Plan& plan, const LayerClass& layer_class, c
       case ShapeAxis::kExperts:
         shape.push_back(layer_class.experts);
         break;
-      case ShapeAxis::kInvalid:
+      default:  // the meaning gate refuses tensors with other axes
         break;
     }
   }

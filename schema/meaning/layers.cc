@@ -26,11 +26,14 @@ std::vector<ShapeAxis> AxesOf(TensorRole role) {
       return {ShapeAxis::kIntermediate, ShapeAxis::kHidden};
     case TensorRole::kDown:
       return {ShapeAxis::kHidden, ShapeAxis::kIntermediate};
-    case TensorRole::kInvalid:
+    default:  // TensorsAreComplete refuses every other role
       break;
   }
   return {};
 }
+
+// The types that the projections of this format read.
+bool IsProjected(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16; }
 
 Fault CheckSize(const char* what, uint32_t size, uint32_t most) {
   if (size >= 1 && size <= most) return std::nullopt;
@@ -101,7 +104,7 @@ Fault TensorsAreComplete(const Plan& plan, const SealFacts&) {
     std::set<std::string> names;
     for (const TensorClass& tensor : c.tensors) {
       roles.push_back(tensor.role);
-      if (!IsWeightDType(tensor.dtype)) {
+      if (!IsProjected(tensor.dtype)) {
         return absl::StrCat("tensor '", tensor.name, "' has dtype ", std::string(DTypeName(tensor.dtype)),
                             ", which no product reads");
       }

@@ -516,7 +516,7 @@ TEST_F(SafetensorsFileTest, RefusesWhatIsNotARegularFile) {
 
 TEST_F(SafetensorsFileTest, NamesALfsPointer) {
   EXPECT_EQ(OpenVerdict(Write("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")),
-            "weights.file | w.safetensors: is a Git LFS pointer, expected the file itself (run 'git lfs pull')");
+            "weights.lfs-pointer | w.safetensors: is a Git LFS pointer, not the file (run 'git lfs pull')");
 }
 
 TEST_F(SafetensorsFileTest, AFileThatShrinksIsRefusedAtTheRead) {

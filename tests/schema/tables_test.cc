@@ -112,6 +112,17 @@ TEST(Tables, ReasonsHaveUniqueSlugsAndKnownExitCodes) {
   EXPECT_FALSE(ReasonOf(absl::OkStatus()).has_value());
 }
 
+TEST(Tables, RefusedWeightsExitWithFive) {
+  std::string slugs;
+  for (int i = 0; i <= static_cast<int>(Reason::kBug); ++i) {
+    const ReasonRow& row = RowOf(static_cast<Reason>(i));
+    const std::string slug = row.slug;
+    EXPECT_EQ(row.exit_code == 5, slug.substr(0, 8) == "weights.") << slug;
+    if (row.exit_code == 5) slugs += slug + " ";
+  }
+  EXPECT_NE(slugs.find("weights.lfs-pointer "), std::string::npos);
+}
+
 TEST(Tables, MeaningRulesHaveUniqueSlugs) {
   std::set<std::string> slugs;
   for (const MeaningRuleRow& row : MeaningRules()) {

@@ -37,11 +37,13 @@ void Show(const compiler::Diagnostics& diagnostics, bool json) {
 
 struct CheckFlags {
   std::string path;
+  std::string weights;
   std::string format = "text";
 };
 
 int RunCheck(const CheckFlags& flags) {
-  const absl::StatusOr<compiler::CompileResult> result = compiler::CheckDocument(flags.path);
+  const absl::StatusOr<compiler::CompileResult> result = compiler::CheckDocument(
+      flags.path, flags.weights.empty() ? std::nullopt : std::optional<std::string>(flags.weights));
   if (!result.ok()) return Report("check", result.status());
   const bool json = flags.format == "json";
   if (json || !result->diagnostics.ok()) Show(result->diagnostics, json);
@@ -91,6 +93,7 @@ struct CompileFlags {
   std::string output;
   std::string model;
   std::string mesh;
+  std::string weights;
   std::string stop_after = "seal";
   uint64_t serial = 0;
   std::vector<std::pair<std::string, std::optional<uint64_t>>> degrees = {
@@ -102,6 +105,7 @@ int RunCompile(const CompileFlags& flags) {
   request.deployment = flags.deployment;
   if (!flags.model.empty()) request.model = flags.model;
   if (!flags.mesh.empty()) request.mesh = flags.mesh;
+  if (!flags.weights.empty()) request.weights = flags.weights;
   for (const auto& [field, value] : flags.degrees) {
     if (value.has_value()) request.overrides.push_back({field, *value});
   }
@@ -138,6 +142,7 @@ int Main(int argc, char** argv) {
       {"check manifests/deployments/tiny-ep4.yaml", "check manifests/models/tiny-qwen3-moe.yaml --format json"},
       [&check] { return RunCheck(check); });
   check_command.add_option("FILE", check.path, "a deployment, a model or a mesh")->required();
+  check_command.add_option("--weights", check.weights, "a checkpoint: its headers are compared, no payload is read");
   check_command.add_option("--format", check.format, "text (to stderr) or json (to stdout)")
       ->check(CLI::IsMember({"text", "json"}));
 
@@ -156,6 +161,8 @@ int Main(int argc, char** argv) {
   compile_command.add_option("-o,--output", compile.output, "the plan to write; - is standard output");
   compile_command.add_option("--model", compile.model, "instead of the deployment's model");
   compile_command.add_option("--mesh", compile.mesh, "instead of the deployment's mesh");
+  compile_command.add_option("--weights", compile.weights,
+                             "a checkpoint: its headers are compared, no payload is read");
   for (auto& [field, value] : compile.degrees) {
     compile_command.add_option("--" + field, value, "instead of the deployment's degree");
   }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <locale>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -89,13 +90,26 @@ class CompileTest : public testing::Test {
   fs::path folder_;
 };
 
-TEST_F(CompileTest, EveryShippedDeploymentCompiles) {
-  size_t count = 0;
+TEST_F(CompileTest, EveryShippedDeploymentIsSealedOrSaysWhatIsNotBuilt) {
+  std::set<std::string> sealed;
+  size_t unbuilt = 0;
   for (const auto& entry : fs::directory_iterator(folder_ / "deployments")) {
-    EXPECT_FALSE(Sealed(Request(entry.path().stem().string())).empty()) << entry.path();
-    ++count;
+    const std::string name = entry.path().stem().string();
+    const auto result = Compile(Request(name));
+    ASSERT_TRUE(result.ok()) << name << ": " << result.status();
+    if (result->diagnostics.ok()) {
+      EXPECT_FALSE(result->sealed.empty()) << name;
+      sealed.insert(name);
+      continue;
+    }
+    ++unbuilt;
+    EXPECT_TRUE(result->sealed.empty()) << name;
+    for (const Diagnostic* error : result->diagnostics.Sorted()) EXPECT_EQ(error->rule, "not-yet-built") << name;
   }
-  EXPECT_GE(count, 5u);
+  EXPECT_EQ(sealed,
+            (std::set<std::string>{"mixtral-8x22b-a100-1x8", "mixtral-8x7b-h100-1x8", "qwen3-235b-a22b-h100-4x8",
+                                   "qwen3-30b-a3b-ep4-tp2", "tiny-1", "tiny-ep2-tp2", "tiny-ep3", "tiny-ep4"}));
+  EXPECT_GE(unbuilt, 15u);
 }
 
 TEST_F(CompileTest, UnevenExpertsAreOwnedOnceEach) {

@@ -1,0 +1,41 @@
+#include "compiler/budget/stored_size.h"
+
+#include "schema/checked_math.h"
+#include "schema/dtype.h"
+
+namespace meshseal::compiler {
+namespace {
+
+uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
+
+}  // namespace
+
+uint64_t StoredSize::Keep(std::optional<uint64_t> result) {
+  overflowed_ = overflowed_ || !result.has_value();
+  return result.value_or(0);
+}
+
+uint64_t StoredSize::Mul(uint64_t a, uint64_t b) { return Keep(CheckedMul(a, b)); }
+uint64_t StoredSize::Add(uint64_t a, uint64_t b) { return Keep(CheckedAdd(a, b)); }
+
+uint64_t StoredSize::Scales(const SideTensor& side, uint64_t outputs, uint64_t inputs) {
+  const uint64_t bytes = FindDType(side.dtype.value)->block_bits / 8;
+  if (!side.block.has_value()) return bytes;
+  const ScaleBlock& block = side.block->value;
+  return Mul(Mul(CeilDiv(outputs, block.rows), CeilDiv(inputs, block.columns)), bytes);
+}
+
+uint64_t StoredSize::Stored(const TensorSpec& tensor, uint64_t outputs, uint64_t inputs) {
+  const DTypeRow& row = *FindDType(tensor.dtype.value);
+  const bool apart = row.packed_bits > 0 && tensor.scale.has_value();
+  const uint64_t block_bits = apart ? row.packed_bits : row.block_bits;
+  const uint64_t block_elements = apart ? 1 : row.block_elements;
+  const uint64_t blocks = Mul(outputs, CeilDiv(inputs, block_elements));
+  uint64_t bytes = CeilDiv(Mul(blocks, block_bits), 8);
+  for (const std::optional<SideTensor>* side : {&tensor.scale, &tensor.scale_2, &tensor.input_scale}) {
+    if (side->has_value()) bytes = Add(bytes, Scales(**side, outputs, inputs));
+  }
+  return bytes;
+}
+
+}  // namespace meshseal::compiler

@@ -1,0 +1,33 @@
+// Byte counts of tensors as they are stored, in arithmetic that reports when 64 bits were too few.
+#ifndef MESHSEAL_COMPILER_BUDGET_STORED_SIZE_H_
+#define MESHSEAL_COMPILER_BUDGET_STORED_SIZE_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "compiler/manifest/manifest.h"
+
+namespace meshseal::compiler {
+
+// A result after an overflow is refused by the caller, never used.
+class StoredSize {
+ public:
+  uint64_t Mul(uint64_t a, uint64_t b);
+  uint64_t Add(uint64_t a, uint64_t b);
+
+  // Bytes of one matrix of `tensor` (a vector has 1 input) with its scales. Blocks that a cut would not keep whole, and
+  // scale blocks at an edge, are charged whole.
+  uint64_t Stored(const TensorSpec& tensor, uint64_t outputs, uint64_t inputs);
+
+  bool overflowed() const { return overflowed_; }
+
+ private:
+  uint64_t Keep(std::optional<uint64_t> result);
+  uint64_t Scales(const SideTensor& side, uint64_t outputs, uint64_t inputs);
+
+  bool overflowed_ = false;
+};
+
+}  // namespace meshseal::compiler
+
+#endif  // MESHSEAL_COMPILER_BUDGET_STORED_SIZE_H_
