@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 
 import lit.formats
 
@@ -31,12 +32,18 @@ def substitute(name, value):
     config.substitutions.append((name + r"(?![\w-])", value.replace("\\", r"\\")))
 
 
+config.meshseal_python = sys.executable  # what was configured may be a slow wrapper of it
 for program in ("meshseal-compile", "meshseal-plan", "meshseal-run", "meshseal"):
     substitute("%" + program, os.path.join(config.meshseal_bin_dir, program))
 substitute("%filecheck", config.meshseal_filecheck)
 substitute("%not", config.meshseal_not)
 substitute("%python", config.meshseal_python)
 substitute("%exits", config.meshseal_python + " " + os.path.join(config.meshseal_source_dir, "lit", "Inputs", "exit_code.py"))
+# Instrumented programs take more time and memory than the limits of a test say.
+bounded = os.path.join(config.meshseal_source_dir, "lit", "Inputs", "bounded.py")
+substitute("%bounded", " ".join((config.meshseal_python, bounded, "6" if config.meshseal_sanitize else "1")))
+vary = os.path.join(config.meshseal_source_dir, "lit", "cases", "Inputs", "vary.py")
+substitute("%vary", config.meshseal_python + " " + vary)
 substitute("%root", config.meshseal_source_dir)
 substitute("%data", os.path.join(config.meshseal_source_dir, "tests", "data"))
 

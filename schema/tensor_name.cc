@@ -1,10 +1,15 @@
 #include "schema/tensor_name.h"
 
 #include <cstddef>
+#include <cstdint>
+#include <set>
+#include <tuple>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 
 namespace meshseal {
 namespace {
@@ -54,6 +59,65 @@ bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
       return false;
     }
   }
+}
+
+namespace {
+
+// A pattern as a chain of states; each consumes one character of a class to go on, or to stay where it repeats.
+struct Link {
+  enum class Class : uint8_t { kLiteral, kDigit, kAny } characters = Class::kLiteral;
+  char literal = 0;
+  bool repeats = false;   // may consume more
+  bool optional = false;  // may consume nothing
+};
+
+std::vector<Link> ChainOf(absl::string_view pattern) {
+  std::vector<Link> chain;
+  while (!pattern.empty()) {
+    if (absl::ConsumePrefix(&pattern, "{layer}") || absl::ConsumePrefix(&pattern, "{expert}")) {
+      chain.push_back({Link::Class::kDigit, 0, true, false});
+    } else if (absl::ConsumePrefix(&pattern, "*")) {
+      chain.push_back({Link::Class::kAny, 0, true, true});
+    } else {
+      chain.push_back({Link::Class::kLiteral, pattern.front(), false, false});
+      pattern.remove_prefix(1);
+    }
+  }
+  return chain;
+}
+
+// Whether one character fits both.
+bool ShareCharacter(const Link& a, const Link& b) {
+  if (a.characters == Link::Class::kAny || b.characters == Link::Class::kAny) return true;
+  if (a.characters == Link::Class::kLiteral && b.characters == Link::Class::kLiteral) return a.literal == b.literal;
+  const auto digit = [](const Link& link) {
+    return link.characters == Link::Class::kDigit || (link.literal >= '0' && link.literal <= '9');
+  };
+  return digit(a) && digit(b);
+}
+
+}  // namespace
+
+bool PatternsOverlap(absl::string_view a, absl::string_view b) {
+  const std::vector<Link> x = ChainOf(a);
+  const std::vector<Link> y = ChainOf(b);
+  // What is left of both, with whether the first link of each has consumed something already.
+  using State = std::tuple<size_t, bool, size_t, bool>;
+  std::set<State> seen;
+  std::vector<State> open = {{0, false, 0, false}};
+  while (!open.empty()) {
+    const State state = open.back();
+    open.pop_back();
+    if (!seen.insert(state).second) continue;
+    const auto [i, i_used, j, j_used] = state;
+    if (i == x.size() && j == y.size()) return true;
+    if (i < x.size() && (i_used || x[i].optional)) open.emplace_back(i + 1, false, j, j_used);
+    if (j < y.size() && (j_used || y[j].optional)) open.emplace_back(i, i_used, j + 1, false);
+    if (i == x.size() || j == y.size()) continue;
+    if ((i_used && !x[i].repeats) || (j_used && !y[j].repeats) || !ShareCharacter(x[i], y[j])) continue;
+    open.emplace_back(i, true, j, true);
+  }
+  return false;
 }
 
 }  // namespace meshseal

@@ -16,6 +16,9 @@ std::string TensorName(absl::string_view pattern, uint32_t layer, uint32_t exper
 // any run of characters, everything else for itself.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
+// Whether some name is of both patterns.
+bool PatternsOverlap(absl::string_view a, absl::string_view b);
+
 }  // namespace meshseal
 
 #endif  // MESHSEAL_SCHEMA_TENSOR_NAME_H_

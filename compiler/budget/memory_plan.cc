@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/budget/arena.h"
 #include "compiler/budget/stored_size.h"
-#include "compiler/check/role.h"
 #include "schema/byte_text.h"
 #include "schema/checked_math.h"
 #include "schema/mesh_view.h"
@@ -58,19 +57,6 @@ class Budgeter {
 
   RankShape ShapeOf(size_t group, const Coordinate& at) const {
     return {placement_.groups()[group].expert_counts[at.ep], placement_.groups()[group].ColumnsOf(at.tp)};
-  }
-
-  // The rank's columns of the shared expert: its part of the group's, or of the owner's tp ranks.
-  uint32_t SharedColumnsOf(size_t group, const Coordinate& at) const {
-    const MoeSpec& moe = MoeOf(group);
-    if (!moe.shared_expert.has_value()) return 0;
-    const Degrees& degrees = placement_.degrees();
-    const auto width = static_cast<uint32_t>(moe.shared_expert->width.value);
-    const bool split = checked_.deployment().shared_expert->value == SharedPlacement::kSplit;
-    if (!split && at.ep != 0) return 0;
-    const std::vector<uint32_t> ends = EvenEnds(width, split ? degrees.tp * degrees.ep : degrees.tp);
-    const uint32_t part = split ? at.tp * degrees.ep + at.ep : at.tp;
-    return ends[part] - (part == 0 ? 0 : ends[part - 1]);
   }
 
   PhaseBudget OnePhase(size_t group, Phase phase, uint64_t max_tokens, uint32_t tile_rows) {
@@ -144,7 +130,7 @@ class Budgeter {
       const uint64_t layers = LayersOf(group, at.pp);
       if (layers == 0) continue;
       const RankShape shape = ShapeOf(group, at);
-      const uint32_t shared_columns = SharedColumnsOf(group, at);
+      const uint32_t shared_columns = placement_.groups()[group].SharedColumnsOf(at.tp, at.ep);
       memory.weights = sizing_.Add(memory.weights, sizing_.Mul(LayerWeights(group, shape, shared_columns), layers));
       for (const PhaseBudget& phase : groups[group]) {
         const uint64_t shared = SharedWork(phase.max_tokens, shared_columns);
@@ -184,25 +170,9 @@ class Budgeter {
     return layers;
   }
 
-  // Everything that the steps of a layer read, as stored; whatever is not cut or divided is on every rank.
   uint64_t LayerWeights(size_t group, const RankShape& shape, uint32_t shared_columns) {
-    const MoeSpec& moe = MoeOf(group);
-    uint64_t bytes = 0;
-    for (const TensorSpec* tensor : TensorsRead(moe)) {
-      const RoleRow& row = RowOf(tensor->role.value);
-      const auto extent = [&](ShapeAxis axis) -> uint64_t {
-        if (axis == ShapeAxis::kIntermediate) return shape.columns;
-        if (axis == ShapeAxis::kTwoIntermediate) return 2 * uint64_t{shape.columns};
-        if (axis == ShapeAxis::kShared) return shared_columns;
-        if (axis == ShapeAxis::kTwoShared) return 2 * uint64_t{shared_columns};
-        return ExtentOf(axis, checked_.model(), moe);
-      };
-      const uint64_t copies = row.per_expert ? shape.experts : 1;
-      const uint64_t outputs = extent(row.outputs);
-      const uint64_t inputs = IsMatrix(row) ? extent(row.inputs) : 1;
-      bytes = sizing_.Add(bytes, sizing_.Mul(copies, sizing_.Stored(*tensor, outputs, inputs)));
-    }
-    return bytes;
+    const LayerBytes bytes = sizing_.Layer(checked_.model(), MoeOf(group), shape.columns, shared_columns);
+    return sizing_.Add(sizing_.Add(bytes.replicated, bytes.shared), sizing_.Mul(shape.experts, bytes.per_expert));
   }
 
   // all-gather + rank-order sum keeps one slice of every rank: the tokens' rows and a status lane.

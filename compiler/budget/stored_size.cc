@@ -1,5 +1,6 @@
 #include "compiler/budget/stored_size.h"
 
+#include "compiler/check/role.h"
 #include "schema/checked_math.h"
 #include "schema/dtype.h"
 
@@ -34,6 +35,24 @@ uint64_t StoredSize::Stored(const TensorSpec& tensor, uint64_t outputs, uint64_t
   uint64_t bytes = CeilDiv(Mul(blocks, block_bits), 8);
   for (const std::optional<SideTensor>* side : {&tensor.scale, &tensor.scale_2, &tensor.input_scale}) {
     if (side->has_value()) bytes = Add(bytes, Scales(**side, outputs, inputs));
+  }
+  return bytes;
+}
+
+LayerBytes StoredSize::Layer(const Manifest& model, const MoeSpec& moe, uint64_t columns, uint64_t shared_columns) {
+  LayerBytes bytes;
+  const auto extent = [&](ShapeAxis axis) -> uint64_t {
+    if (axis == ShapeAxis::kIntermediate) return columns;
+    if (axis == ShapeAxis::kTwoIntermediate) return 2 * columns;
+    if (axis == ShapeAxis::kShared) return shared_columns;
+    if (axis == ShapeAxis::kTwoShared) return 2 * shared_columns;
+    return ExtentOf(axis, model, moe);
+  };
+  for (const TensorSpec* tensor : TensorsRead(moe)) {
+    const RoleRow& row = RowOf(tensor->role.value);
+    const uint64_t stored = Stored(*tensor, extent(row.outputs), IsMatrix(row) ? extent(row.inputs) : 1);
+    uint64_t& line = row.per_expert ? bytes.per_expert : IsExpertMatrix(row) ? bytes.shared : bytes.replicated;
+    line = Add(line, stored);
   }
   return bytes;
 }

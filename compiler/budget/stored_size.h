@@ -9,6 +9,13 @@
 
 namespace meshseal::compiler {
 
+// What a rank reads of a layer.
+struct LayerBytes {
+  uint64_t replicated = 0;  // whole on every rank: router, biases of the router, tables
+  uint64_t per_expert = 0;  // its columns of one expert
+  uint64_t shared = 0;      // its columns of the shared expert
+};
+
 // A result after an overflow is refused by the caller, never used.
 class StoredSize {
  public:
@@ -18,6 +25,9 @@ class StoredSize {
   // Bytes of one matrix of `tensor` (a vector has 1 input) with its scales. Blocks that a cut would not keep whole, and
   // scale blocks at an edge, are charged whole.
   uint64_t Stored(const TensorSpec& tensor, uint64_t outputs, uint64_t inputs);
+
+  // Everything that the steps of `moe`'s layers read, on a rank with these columns.
+  LayerBytes Layer(const Manifest& model, const MoeSpec& moe, uint64_t columns, uint64_t shared_columns);
 
   bool overflowed() const { return overflowed_; }
 

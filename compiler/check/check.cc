@@ -90,17 +90,24 @@ void CheckMesh(const MeshSpec& mesh, Diagnostics& diagnostics) {
   }
 }
 
-std::optional<CheckedModel> Check(Inputs inputs, Diagnostics& diagnostics) {
-  const size_t before = diagnostics.size();
-  CheckManifest(inputs.model, diagnostics);
-  CheckMesh(inputs.mesh, diagnostics);
+std::optional<CheckedModel> CheckDeployment(Inputs inputs, Diagnostics& diagnostics) {
   Diagnostics found;
   for (const Rule& rule : kRules) {
     if (rule.deployment != nullptr) rule.deployment(rule.row.slug, inputs, found);
   }
+  const bool ok = found.ok();
   AddOnce(std::move(found), diagnostics);
-  if (diagnostics.size() != before) return std::nullopt;
+  if (!ok) return std::nullopt;
   return CheckedModel(std::move(inputs));
+}
+
+std::optional<CheckedModel> Check(Inputs inputs, Diagnostics& diagnostics) {
+  const size_t before = diagnostics.size();
+  CheckManifest(inputs.model, diagnostics);
+  CheckMesh(inputs.mesh, diagnostics);
+  std::optional<CheckedModel> checked = CheckDeployment(std::move(inputs), diagnostics);
+  if (diagnostics.size() != before) return std::nullopt;
+  return checked;
 }
 
 Degrees CheckedModel::degrees() const {

@@ -19,7 +19,7 @@ class CheckedModel {
   Degrees degrees() const;
 
  private:
-  friend std::optional<CheckedModel> Check(Inputs inputs, Diagnostics& diagnostics);
+  friend std::optional<CheckedModel> CheckDeployment(Inputs inputs, Diagnostics& diagnostics);
   explicit CheckedModel(Inputs inputs) : inputs_(std::move(inputs)) {}
 
   Inputs inputs_;
@@ -27,6 +27,10 @@ class CheckedModel {
 
 // Runs every rule and reports all violations; nothing when there is one.
 std::optional<CheckedModel> Check(Inputs inputs, Diagnostics& diagnostics);
+
+// The rules over all three documents alone, for a model and a mesh that hold their own: what a search over deployments
+// asks again and again.
+std::optional<CheckedModel> CheckDeployment(Inputs inputs, Diagnostics& diagnostics);
 
 // The rules of one document alone, for `meshseal check MODEL.yaml` and `MESH.yaml`.
 void CheckManifest(const Manifest& model, Diagnostics& diagnostics);

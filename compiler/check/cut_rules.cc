@@ -4,66 +4,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/check/role.h"
+#include "compiler/check/grain.h"
 #include "compiler/check/rules.h"
 
 namespace meshseal::compiler::rules {
 namespace {
-
-constexpr uint64_t kQ8Block = 32;
-
-// A reason why a cut must lie at a multiple of `size`.
-struct Grain {
-  uint64_t size = 1;
-  std::string what;
-  Span span;
-};
-
-// The grains of the matrices that are cut along `axis`: gate and up by their outputs, down by its inputs.
-std::vector<Grain> GrainsOf(const MoeSpec& moe, ShapeAxis axis, const Spanned<Basis>& down_basis) {
-  std::vector<Grain> grains;
-  const auto add = [&grains](uint64_t size, const std::string& what, Span span) {
-    if (size > 1) grains.push_back({size, what, span});
-  };
-  for (const TensorSpec* tensor : TensorsRead(moe)) {
-    const RoleRow& row = RowOf(tensor->role.value);
-    if (!IsExpertMatrix(row)) continue;
-    const ShapeAxis fused = axis == ShapeAxis::kShared ? ShapeAxis::kTwoShared : ShapeAxis::kTwoIntermediate;
-    const std::string name = absl::StrCat("'", WordOf(row.role), "'");
-    const DTypeRow& dtype = *FindDType(tensor->dtype.value);
-    const bool tiled = tensor->scale.has_value() && tensor->scale->block.has_value();
-    if (row.inputs == axis) {
-      if (tiled) {
-        add(tensor->scale->block->value.columns,
-            absl::StrCat(name, " has scale blocks of ", tensor->scale->block->value.columns, " columns"),
-            tensor->scale->block->span);
-      } else {
-        add(dtype.block_elements,
-            absl::StrCat(name, " has ", std::string(DTypeName(dtype.dtype)), " blocks of ", dtype.block_elements),
-            tensor->dtype.span);
-      }
-      if (tensor->rotation.has_value()) {
-        add(tensor->rotation->value, absl::StrCat(name, " is rotated in blocks of ", tensor->rotation->value),
-            tensor->rotation->span);
-      }
-      if (down_basis.value == Basis::kQ8) {
-        add(kQ8Block, absl::StrCat("the q8 basis of ", name, " has blocks of ", kQ8Block), down_basis.span);
-      }
-    } else if ((row.outputs == axis || row.outputs == fused) && tiled) {
-      add(tensor->scale->block->value.rows,
-          absl::StrCat(name, " has scale blocks of ", tensor->scale->block->value.rows, " rows"),
-          tensor->scale->block->span);
-    }
-  }
-  return grains;
-}
 
 // Half of a fused tensor's rows ends inside a scale block that is counted over the fused rows.
 const TensorSpec* HalfInsideBlock(const MoeSpec& moe, ShapeAxis axis, uint64_t width) {
   const TensorRole role = axis == ShapeAxis::kShared ? TensorRole::kSharedGateUp : TensorRole::kGateUp;
   const TensorSpec* tensor = moe.FindTensor(role);
   if (tensor == nullptr || !tensor->scale.has_value() || !tensor->scale->block.has_value()) return nullptr;
-  const bool fused = tensor->scale->of.has_value() && tensor->scale->of->value == ScaleOf::kFused;
+  const bool fused = tensor->scale->of.has_value() && tensor->scale->of->value == ScaleOf::kFused &&
+                     tensor->layout.has_value() && tensor->layout->value == GateUpLayout::kHalves;
   return fused && width % tensor->scale->block->value.rows != 0 ? tensor : nullptr;
 }
 
@@ -89,15 +42,21 @@ void CheckCut(absl::string_view rule, const Cut& cut, const std::vector<Grain>& 
     return;
   }
   if (uneven) {
-    for (const Grain& grain : grains) {
-      const uint64_t units = (width + grain.size - 1) / grain.size;
-      if (cut.parts <= units) continue;
+    const uint64_t unit = CutUnit(grains);
+    const uint64_t units = (width + unit - 1) / unit;
+    if (cut.parts <= units) return;
+    if (grains.empty()) {
       diagnostics
           .Error(rule, cut.span,
-                 absl::StrCat(cut.degree, " ", cut.parts, " leaves ranks without a block: ", cut.axis, " ", width,
-                              " has ", units, " of ", grain.size))
-          .notes.push_back({grain.span, grain.what});
+                 absl::StrCat(cut.degree, " ", cut.parts, " is more than ", cut.axis, " ", width, " has columns"))
+          .notes.push_back({cut.width.span, "a part has at least one column"});
+      return;
     }
+    Diagnostic& error =
+        diagnostics.Error(rule, cut.span,
+                          absl::StrCat(cut.degree, " ", cut.parts, " leaves ranks without a block: ", cut.axis, " ",
+                                       width, " has ", units, " of ", unit));
+    for (const Grain& grain : grains) error.notes.push_back({grain.span, grain.what});
     return;
   }
   if (width % cut.parts != 0) return;  // a rule of its own for the experts, and below for the shared one
@@ -115,20 +74,50 @@ void CheckCut(absl::string_view rule, const Cut& cut, const std::vector<Grain>& 
   }
 }
 
+// A rank's columns are whole segments: where segments are unequal, so may be the ranks' columns.
+void CheckSegments(absl::string_view rule, const Spanned<uint64_t>& width, uint64_t unit, const Deployment& d,
+                   Diagnostics& diagnostics) {
+  const uint64_t segments = d.exact_segments.value;
+  const uint64_t tp = d.tp.value;
+  const uint64_t units = (width.value + unit - 1) / unit;
+  if (d.uneven_cuts || segments % tp != 0 || segments > units || width.value % tp != 0) return;
+  // The first `units mod segments` segments have one unit more.
+  const uint64_t per_rank = segments / tp;
+  const auto end_of = [&](uint64_t rank) {
+    const uint64_t last = rank * per_rank;
+    return std::min(width.value, (last * (units / segments) + std::min(last, units % segments)) * unit);
+  };
+  for (uint64_t rank = 1; rank < tp; ++rank) {
+    if (end_of(rank) == rank * (width.value / tp)) continue;
+    diagnostics
+        .Error(rule, d.exact_segments.span,
+               absl::StrCat("exact.segments ", segments, " of intermediate_size ", width.value,
+                            " makes unequal ranks: the first has ", end_of(1), " columns, an equal cut has ",
+                            width.value / tp))
+        .notes.push_back(
+            {d.tp.span, absl::StrCat("a rank's columns are ", per_rank, " whole segments of units of ", unit)});
+    return;
+  }
+}
+
 }  // namespace
 
 void CutsKeepBlocks(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
   const Deployment& d = inputs.deployment;
   for (const LayerGroup& group : inputs.model.groups) {
     const MoeSpec& moe = group.moe;
-    CheckCut(rule, {"tensor-parallel degree", "intermediate_size", moe.intermediate_size, d.tp.value, d.tp.span},
-             GrainsOf(moe, ShapeAxis::kIntermediate, d.down_basis),
-             HalfInsideBlock(moe, ShapeAxis::kIntermediate, moe.intermediate_size.value), d.uneven_cuts, diagnostics);
-    if (d.reduction.value == Reduction::kExact && d.exact_segments.value != d.tp.value) {
+    const std::vector<Grain> grains = GrainsOf(moe, ShapeAxis::kIntermediate, d.down_basis);
+    if (d.tp.value <= moe.intermediate_size.value) {  // a rule of its own
+      CheckCut(rule, {"tensor-parallel degree", "intermediate_size", moe.intermediate_size, d.tp.value, d.tp.span},
+               grains, HalfInsideBlock(moe, ShapeAxis::kIntermediate, moe.intermediate_size.value), d.uneven_cuts,
+               diagnostics);
+    }
+    if (d.reduction.value == Reduction::kExact) {
       CheckCut(
           rule,
           {"exact.segments", "intermediate_size", moe.intermediate_size, d.exact_segments.value, d.exact_segments.span},
-          GrainsOf(moe, ShapeAxis::kIntermediate, d.down_basis), nullptr, true, diagnostics);
+          grains, nullptr, true, diagnostics);
+      CheckSegments(rule, moe.intermediate_size, CutUnit(grains), d, diagnostics);
     }
     if (!moe.shared_expert.has_value() || !d.shared_expert.has_value()) continue;
     const Spanned<uint64_t>& width = moe.shared_expert->width;

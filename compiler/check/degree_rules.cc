@@ -1,5 +1,6 @@
 // Rules over parallel degrees: against the mesh, the layers, the experts and the heads.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,15 @@ std::string DegreesText(const Deployment& d) {
   return absl::StrCat("dp=", d.dp.value, " x pp=", d.pp.value, " x tp=", d.tp.value, " x ep=", d.ep.value);
 }
 
+// The fewest redundant copies with which ep divides the experts of all layers, if any number does.
+std::optional<uint64_t> FewestCopies(const Manifest& model, uint64_t ep) {
+  const uint64_t copies = (ep - model.groups.front().moe.experts.value % ep) % ep;
+  for (const LayerGroup& group : model.groups) {
+    if ((group.moe.experts.value + copies) % ep != 0) return std::nullopt;
+  }
+  return copies;
+}
+
 }  // namespace
 
 void DegreesFillMesh(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
@@ -32,12 +42,14 @@ void DegreesFillMesh(absl::string_view rule, const Inputs& inputs, Diagnostics& 
     diagnostics.Error(rule, d.parallel_span, absl::StrCat(DegreesText(d), " is more than ", kMostRanks, " ranks"));
     return;
   }
-  const bool fits = inputs.mesh.emulated.value ? world >= slots : world == slots;
-  if (fits) return;
+  const bool emulated = inputs.mesh.emulated.value;
+  const uint64_t idle = d.idle.value;
+  if (emulated ? idle == 0 && world >= slots : world + idle == slots) return;
   diagnostics
-      .Error(rule, d.parallel_span,
-             absl::StrCat(DegreesText(d), " is ", world, " ranks, the mesh has ", slots, " slots",
-                          inputs.mesh.emulated.value ? " and each takes at least one" : ""))
+      .Error(
+          rule, d.parallel_span,
+          absl::StrCat(DegreesText(d), " is ", world, " ranks", idle == 0 ? "" : absl::StrCat(" and ", idle, " idle"),
+                       ", the mesh has ", slots, " slots", emulated ? " and each takes at least one" : ""))
       .notes.push_back({inputs.mesh.nodes_span, absl::StrCat("mesh '", inputs.mesh.name.value, "'")});
 }
 
@@ -80,6 +92,7 @@ void EpDividesExperts(absl::string_view rule, const Inputs& inputs, Diagnostics&
   const Deployment& d = inputs.deployment;
   const uint64_t ep = d.ep.value;
   const uint64_t copies = d.redundant_experts.value;
+  const std::optional<uint64_t> whole = FewestCopies(inputs.model, ep);
   for (const LayerGroup& group : inputs.model.groups) {
     const uint64_t experts = group.moe.experts.value;
     const uint64_t slots = experts + copies;
@@ -96,8 +109,10 @@ void EpDividesExperts(absl::string_view rule, const Inputs& inputs, Diagnostics&
           .notes.push_back({group.moe.experts.span,
                             absl::StrCat(slots, " experts over ", ep, " ranks leaves ", slots % ep,
                                          " over; placement.uneven: allow gives the first ranks ", slots / ep + 1,
-                                         " and the others ", slots / ep, "; redundant_experts: ",
-                                         (ep - experts % ep) % ep, " gives each ", (experts + ep - 1) / ep)});
+                                         " and the others ", slots / ep,
+                                         whole.has_value() ? absl::StrCat("; redundant_experts: ", *whole,
+                                                                          " gives each ", (experts + *whole) / ep)
+                                                           : "")});
     }
   }
 }

@@ -75,7 +75,7 @@ void BasisFitsWeights(absl::string_view rule, const Inputs& inputs, Diagnostics&
           diagnostics
               .Error(rule, basis.span,
                      absl::StrCat("activation_basis.", projection, " is ", WordOf(basis.value), ", tensor '",
-                                  WordOf(role), rotated ? "' is not rotated" : "' is"))
+                                  WordOf(role), rotated ? "' is not rotated" : "' is rotated"))
               .notes.push_back({rotated ? tensor->role.span : tensor->rotation->span,
                                 "both sides of a product are rotated, or neither"});
         }
@@ -124,7 +124,12 @@ void OutputHoldsSums(absl::string_view rule, const Inputs& inputs, Diagnostics& 
   const Deployment& d = inputs.deployment;
   if (d.output_dtype.value != Basis::kF16) return;
   for (const LayerGroup& group : inputs.model.groups) {
-    if (d.reduction.value != Reduction::kExact) {
+    if (group.moe.residual.value == Residual::kAdd) {
+      diagnostics
+          .Error(rule, d.output_dtype.span,
+                 absl::StrCat("output_dtype f16 ends at ", kLargestHalf, ", and nothing bounds the residual"))
+          .notes.push_back({group.moe.residual.span, "the residual is added to the sum"});
+    } else if (d.reduction.value != Reduction::kExact) {
       diagnostics
           .Error(rule, d.output_dtype.span,
                  absl::StrCat("output_dtype f16 ends at ", kLargestHalf, ", and nothing bounds the sum of ",

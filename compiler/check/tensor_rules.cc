@@ -1,11 +1,13 @@
 // Rules over the tensor rows of a manifest: roles, axes, names, layout.
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "compiler/check/role.h"
 #include "compiler/check/rules.h"
 #include "schema/tensor_name.h"
@@ -52,6 +54,23 @@ size_t Count(const std::string& text, absl::string_view part) {
   return count;
 }
 
+// A name pattern for one layer; experts stay a pattern.
+std::string InLayer(const std::string& name, uint32_t layer) {
+  return absl::StrReplaceAll(name, {{"{layer}", absl::StrCat(layer)}});
+}
+
+// The first of the layers' names, experts as a pattern, that `ignored` matches.
+std::optional<std::string> Covered(const std::string& ignored, const std::string& name,
+                                   const std::vector<LayerRange>& layers) {
+  for (const LayerRange& range : layers) {
+    for (uint32_t layer = range.first; layer < range.last; ++layer) {
+      const std::string own = InLayer(name, layer);
+      if (PatternsOverlap(ignored, own)) return own;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void TensorRolesAreRead(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics) {
@@ -80,14 +99,19 @@ void TensorRolesAreRead(absl::string_view rule, const Manifest& model, Diagnosti
 void IgnoredSparesRoles(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics) {
   for (const Spanned<std::string>& pattern : model.ignored) {
     for (const LayerGroup& group : model.groups) {
-      if (group.layers.empty()) continue;
       for (const TensorSpec* tensor : TensorsRead(group.moe)) {
-        const std::string name = TensorName(tensor->name.value, group.layers.front().first, 0);
-        if (!MatchesPattern(pattern.value, name)) continue;
-        diagnostics
-            .Error(rule, pattern.span,
-                   absl::StrCat("ignored pattern '", pattern.value, "' matches '", name, "', which a step reads"))
-            .notes.push_back({tensor->name.span, absl::StrCat("tensor '", WordOf(tensor->role.value), "'")});
+        const auto check = [&](const Spanned<std::string>& name, const std::string& who) {
+          if (!PatternsOverlap(pattern.value, name.value)) return;  // whatever the layer
+          const std::optional<std::string> covered = Covered(pattern.value, name.value, group.layers);
+          if (!covered.has_value()) return;
+          diagnostics
+              .Error(rule, pattern.span,
+                     absl::StrCat("ignored pattern '", pattern.value, "' matches '", *covered, "', which a step reads"))
+              .notes.push_back({name.span, absl::StrCat("tensor '", who, "'")});
+        };
+        const std::string role = WordOf(tensor->role.value);
+        check(tensor->name, role);
+        for (const NamedSide& side : SidesOf(*tensor)) check(side.side->name, absl::StrCat(role, ".", side.key));
       }
     }
   }
@@ -131,7 +155,7 @@ void TensorNamesTellApart(absl::string_view rule, const Manifest& model, const L
                           Diagnostics& diagnostics) {
   uint64_t moe_layers = 0;
   for (const LayerRange& range : model.moe_layers.value) moe_layers += range.last - range.first;
-  std::map<std::string, std::pair<std::string, Span>> seen;
+  std::vector<std::pair<std::string, const Spanned<std::string>*>> seen;
   for (const TensorSpec& tensor : group.moe.tensors) {
     const bool by_name = RowOf(tensor.role.value).per_expert && !IsStacked(tensor);
     const auto check = [&](const Spanned<std::string>& name, const std::string& who) {
@@ -143,11 +167,22 @@ void TensorNamesTellApart(absl::string_view rule, const Manifest& model, const L
       };
       expect("{expert}", by_name ? 1 : 0);
       if (moe_layers > 1 || Count(name.value, "{layer}") > 1) expect("{layer}", 1);
-      const auto [other, inserted] = seen.emplace(name.value, std::make_pair(who, name.span));
-      if (inserted) return;
-      diagnostics
-          .Error(rule, name.span, absl::StrCat("'", who, "' reads the same tensor as '", other->second.first, "'"))
-          .notes.push_back({other->second.second, "the other one"});
+      if (Count(name.value, "{layer}{expert}") + Count(name.value, "{expert}{layer}") > 0) {
+        diagnostics.Error(rule, name.span,
+                          absl::StrCat("the name of '", who,
+                                       "' has {layer} and {expert} side by side: their numbers "
+                                       "would run together"));
+      }
+      for (const auto& [other, other_name] : seen) {
+        if (!PatternsOverlap(name.value, other_name->value)) continue;
+        diagnostics
+            .Error(rule, name.span,
+                   absl::StrCat("'", who, "' reads ", name.value == other_name->value ? "the" : "a",
+                                " same tensor as '", other, "'"))
+            .notes.push_back({other_name->span, "the other one"});
+        break;
+      }
+      seen.emplace_back(who, &name);
     };
     const std::string role = WordOf(tensor.role.value);
     check(tensor.name, role);

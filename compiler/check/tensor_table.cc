@@ -185,6 +185,14 @@ class TensorTable {
 
   void CheckNames(const LayerGroup& group, uint32_t experts, const Spanned<std::string>& pattern, Span dtype_span,
                   Span shape_span, const std::string& who, TensorRole role, const std::vector<Stored>& ways) {
+    uint64_t layers = 0;
+    for (const LayerRange& range : group.layers) layers += range.last - range.first;
+    if (layers * experts > kMaxListedTensors) {
+      diagnostics_.Error("tensor-is-in-files", pattern.span,
+                         absl::StrCat("tensor '", who, "' stands for ", layers * experts,
+                                      " tensors, a checkpoint has at most ", kMaxListedTensors));
+      return;
+    }
     for (const LayerRange& range : group.layers) {
       for (uint32_t layer = range.first; layer < range.last; ++layer) {
         for (uint32_t expert = 0; expert < experts; ++expert) {
@@ -327,7 +335,8 @@ class TensorTable {
       diagnostics_
           .Error("mtp-layers-fit-files", model_.mtp_layers.span,
                  absl::StrCat("mtp_layers is ", model_.mtp_layers.value, ", the files have ", block,
-                              " such blocks: no tensor begins with '", as_layer, "' or '", as_mtp, "'"))
+                              " such blocks: no tensor begins with '", as_layer, "', '", as_mtp, "' or 'mtp.layers.",
+                              block, ".'"))
           .notes.push_back({model_.layers.span, "the model's layers come first"});
       return;
     }

@@ -10,6 +10,7 @@
 #include "compiler/budget/memory_plan.h"
 #include "compiler/check/checked_model.h"
 #include "compiler/check/rules.h"
+#include "compiler/lowering/executable.h"
 #include "compiler/placement/placement.h"
 
 namespace meshseal::compiler {
@@ -18,11 +19,7 @@ namespace {
 constexpr size_t kMostListed = 6;
 constexpr uint64_t kMostRanks = 65536;
 
-bool HoldsEveryRule(const Inputs& inputs) {
-  Diagnostics diagnostics;
-  const std::optional<CheckedModel> checked = Check(inputs, diagnostics);
-  return checked.has_value() && Budget(*checked, Place(*checked), diagnostics).has_value();
-}
+enum class Verdict : uint8_t { kRefused, kNotBuilt, kExecutable };
 
 // The divisors of `number`, descending.
 std::vector<uint64_t> Divisors(uint64_t number) {
@@ -33,9 +30,31 @@ std::vector<uint64_t> Divisors(uint64_t number) {
   return divisors;
 }
 
-// All (dp, pp, tp, ep) of `world` ranks that hold every rule, largest dp first.
+// The verdict with dense.tp = tp x ep, or else with the largest of its divisors that holds the check stage's rules; it
+// is left in `candidate`. A smaller one needs no less memory and is executed no sooner.
+Verdict FindDenseTp(Inputs& candidate) {
+  Deployment& d = candidate.deployment;
+  for (const uint64_t dense_tp : Divisors(d.tp.value * d.ep.value)) {
+    d.dense_tp.value = dense_tp;
+    Diagnostics diagnostics;
+    const std::optional<CheckedModel> checked = CheckDeployment(candidate, diagnostics);
+    if (!checked.has_value()) continue;
+    if (!Budget(*checked, Place(*checked), diagnostics).has_value()) return Verdict::kRefused;
+    CheckExecutable(*checked, diagnostics);
+    return diagnostics.ok() ? Verdict::kExecutable : Verdict::kNotBuilt;
+  }
+  return Verdict::kRefused;
+}
+
+// All (dp, pp, tp, ep) of `world` ranks that hold every rule: those with the dp and pp that were asked for first, then
+// by dp, largest first. Where programs execute some of them, only those.
 std::vector<std::string> LegalDegrees(const Inputs& inputs, uint64_t world) {
-  std::vector<std::string> legal;
+  struct Found {
+    std::string text;
+    bool asked;
+    Verdict verdict;
+  };
+  std::vector<Found> found;
   Inputs candidate = inputs;
   Deployment& d = candidate.deployment;
   for (const uint64_t dp : Divisors(world)) {
@@ -45,11 +64,21 @@ std::vector<std::string> LegalDegrees(const Inputs& inputs, uint64_t world) {
         d.pp.value = pp;
         d.tp.value = tp;
         d.ep.value = world / dp / pp / tp;
-        d.dense_tp.value = d.tp.value * d.ep.value;
-        if (HoldsEveryRule(candidate)) {
-          legal.push_back(absl::StrCat("dp=", dp, " pp=", pp, " tp=", tp, " ep=", d.ep.value));
-        }
+        const Verdict verdict = FindDenseTp(candidate);
+        if (verdict == Verdict::kRefused) continue;
+        const std::string dense =
+            d.dense_tp.value == tp * d.ep.value ? "" : absl::StrCat(" dense.tp=", d.dense_tp.value);
+        found.push_back({absl::StrCat("dp=", dp, " pp=", pp, " tp=", tp, " ep=", d.ep.value, dense),
+                         dp == inputs.deployment.dp.value && pp == inputs.deployment.pp.value, verdict});
       }
+    }
+  }
+  const bool executable =
+      std::any_of(found.begin(), found.end(), [](const Found& f) { return f.verdict == Verdict::kExecutable; });
+  std::vector<std::string> legal;
+  for (const bool asked : {true, false}) {
+    for (const Found& f : found) {
+      if (f.asked == asked && (!executable || f.verdict == Verdict::kExecutable)) legal.push_back(f.text);
     }
   }
   return legal;
@@ -64,11 +93,16 @@ void AddDegreeHelp(const Inputs& inputs, Diagnostics& diagnostics) {
     wanted = wanted || (rule != nullptr && rule->degrees_help);
   }
   if (!wanted) return;
+  Diagnostics of_documents;
+  CheckManifest(inputs.model, of_documents);
+  CheckMesh(inputs.mesh, of_documents);
+  if (!of_documents.ok()) return;  // no degrees mend those
   // An emulated mesh takes any world from its slots up: keep the one that was asked for.
   const Deployment& d = inputs.deployment;
   const uint64_t asked = d.dp.value * d.pp.value * d.tp.value * d.ep.value;
   const uint64_t slots = inputs.mesh.SlotCount();
-  const uint64_t world = inputs.mesh.emulated.value && asked <= kMostRanks ? std::max(asked, slots) : slots;
+  const uint64_t idle = std::min(d.idle.value, slots - 1);
+  const uint64_t world = inputs.mesh.emulated.value && asked <= kMostRanks ? std::max(asked, slots) : slots - idle;
   const std::vector<std::string> legal = LegalDegrees(inputs, world);
   if (legal.empty()) return;
   const size_t listed = std::min(legal.size(), kMostListed);

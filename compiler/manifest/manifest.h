@@ -152,6 +152,12 @@ struct DeviceKindSpec {
   Spanned<MemoryKind> memory_kind;
   Spanned<uint64_t> usable;                // bytes seen free on a unified device; all of it on the others
   Spanned<uint64_t> communicator_reserve;  // bytes that the transport takes on each device
+  // What pricing reads; absent where the document does not say.
+  std::optional<Spanned<uint64_t>> bandwidth;  // of its memory, bytes per second
+  std::optional<Spanned<uint64_t>> bf16;       // floating-point operations per second
+  std::optional<Spanned<uint64_t>> fp8;
+  std::optional<Spanned<uint64_t>> sm;  // compute capability, 90 for 9.0
+  std::optional<Spanned<uint64_t>> shared_memory_per_block;
 };
 
 struct NodeSpec {
@@ -219,6 +225,7 @@ struct Deployment {
   Spanned<uint64_t> tp;
   Spanned<uint64_t> ep;
   Spanned<uint64_t> dense_tp;
+  Spanned<uint64_t> idle;  // slots of the mesh without a rank
   KvHeadsPolicy kv_heads = KvHeadsPolicy::kCut;
 
   Span placement_span;

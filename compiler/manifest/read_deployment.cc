@@ -20,6 +20,7 @@ void ReadParallel(TypedFields& document, Deployment& deployment) {
   deployment.pp = fields->Unsigned("pp", 1, kMostRanks);
   deployment.tp = fields->Unsigned("tp", 1, kMostRanks);
   deployment.ep = fields->Unsigned("ep", 1, kMostRanks);
+  if (fields->OptionalNode("idle") != nullptr) deployment.idle = fields->Unsigned("idle", 0, kMostRanks);
   if (std::optional<TypedFields> dense = fields->Map("dense")) {
     deployment.dense_tp = dense->Unsigned("tp", 1, kMostRanks);
     if (const YamlNode* policy = dense->OptionalNode("kv_heads")) {

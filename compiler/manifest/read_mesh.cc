@@ -10,23 +10,11 @@ namespace {
 
 constexpr uint64_t kMostSlots = 65536;
 
-// Figures of a device that pricing reads; here only their form is checked.
-void ReadFigures(TypedFields& kind) {
-  const std::string& name = kind.name();
-  if (const YamlNode* node = kind.OptionalNode("bandwidth")) {
-    ReadRate(*node, absl::StrCat(name, ".bandwidth"), Rate::kBytesPerSecond, kind.diagnostics());
-  }
-  for (const char* key : {"bf16", "fp8"}) {
-    if (const YamlNode* node = kind.OptionalNode(key)) {
-      ReadRate(*node, absl::StrCat(name, ".", key), Rate::kFlopPerSecond, kind.diagnostics());
-    }
-  }
-  if (const YamlNode* node = kind.OptionalNode("sm")) {
-    ReadUnsigned(*node, absl::StrCat(name, ".sm"), {1, 1000}, kind.diagnostics());
-  }
-  if (const YamlNode* node = kind.OptionalNode("shared_memory_per_block")) {
-    ReadBytes(*node, absl::StrCat(name, ".shared_memory_per_block"), kind.diagnostics());
-  }
+// A field that may be absent, read by the getter of its form.
+template <class Getter>
+std::optional<Spanned<uint64_t>> Optional(TypedFields& fields, const char* key, Getter get) {
+  if (fields.OptionalNode(key) == nullptr) return std::nullopt;
+  return (fields.*get)(key);
 }
 
 DeviceKindSpec ReadDeviceKind(const YamlEntry& entry, Diagnostics& diagnostics) {
@@ -37,11 +25,13 @@ DeviceKindSpec ReadDeviceKind(const YamlEntry& entry, Diagnostics& diagnostics) 
   kind.memory_kind = fields.Term<MemoryKind>("memory_kind");
   kind.usable = kind.memory;
   if (kind.memory_kind.value == MemoryKind::kUnified) kind.usable = fields.Bytes("usable");
-  if (const YamlNode* node = fields.OptionalNode("communicator_reserve")) {
-    kind.communicator_reserve = {
-        ReadBytes(*node, absl::StrCat(fields.name(), ".communicator_reserve"), diagnostics).value_or(0), node->span()};
-  }
-  ReadFigures(fields);
+  kind.communicator_reserve =
+      Optional(fields, "communicator_reserve", &TypedFields::Bytes).value_or(Spanned<uint64_t>{});
+  kind.bandwidth = Optional(fields, "bandwidth", &TypedFields::BytesPerSecond);
+  kind.bf16 = Optional(fields, "bf16", &TypedFields::FlopPerSecond);
+  kind.fp8 = Optional(fields, "fp8", &TypedFields::FlopPerSecond);
+  if (fields.OptionalNode("sm") != nullptr) kind.sm = fields.Unsigned("sm", 1, 1000);
+  kind.shared_memory_per_block = Optional(fields, "shared_memory_per_block", &TypedFields::Bytes);
   fields.Finish();
   return kind;
 }

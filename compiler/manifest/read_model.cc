@@ -13,6 +13,7 @@ namespace {
 constexpr uint64_t kLargestSize = uint64_t{1} << 20;
 constexpr uint64_t kMostLayers = uint64_t{1} << 16;
 constexpr uint64_t kMostMtpLayers = 64;
+constexpr size_t kMostGroups = 256;  // far above any model; each is checked and budgeted
 constexpr uint64_t kLargestSeed = (uint64_t{1} << 63) - 1;
 
 using Layers = Spanned<std::vector<LayerRange>>;
@@ -299,13 +300,14 @@ std::vector<Override> ReadOverrides(const YamlNode& overrides, const YamlNode& m
       if (const YamlNode* value = row.OptionalNode(key)) replaced.push_back({key, row.SpanOf(key), *value});
     }
     if (const YamlNode* router = row.OptionalNode("router")) {
+      // What is no map is told here, and not again as part of the whole.
       TypedFields router_fields = row.In(*router, "router");
       for (const char* key : {"scoring", "order", "renormalize", "scale", "logit_bias", "selection_bias", "groups",
                               "weight_applied", "input_dtype"}) {
         router_fields.OptionalNode(key);
       }
       router_fields.Finish();
-      by_field.push_back({"router", row.SpanOf("router"), *router});
+      if (router->map() != nullptr) by_field.push_back({"router", row.SpanOf("router"), *router});
     }
     YamlNode::Map own_tensors = tensors;
     if (row.OptionalNode("tensors") != nullptr) {
@@ -317,6 +319,10 @@ std::vector<Override> ReadOverrides(const YamlNode& overrides, const YamlNode& m
     if (layers == nullptr) continue;
     Override one;
     one.layers = ReadLayers(*layers, "overrides.layers", diagnostics);
+    const bool no_layer = layers->list() != nullptr && layers->list()->empty();
+    if (no_layer || (item.map()->size() == 1)) {
+      diagnostics.Error("wrong-kind", item.span(), "overrides: a row names layers and at least one field that differs");
+    }
     const YamlNode merged(moe.span(), Merged(Merged(*moe.map(), replaced, 0), by_field, 1));
     TypedFields merged_moe(merged, "moe", diagnostics);
     TypedFields merged_weights(item, "weights", diagnostics);
@@ -400,6 +406,11 @@ void ReadMoe(const YamlNode& node, const YamlNode::Map& tensors, TypedFields* we
     }
   }
   model.groups = std::move(grouping).Finish();
+  if (model.groups.size() > kMostGroups) {
+    diagnostics.Error(
+        "out-of-range", model.moe_layers.span,
+        absl::StrCat("moe.layers: ", model.groups.size(), " kinds of layers, expected at most ", kMostGroups));
+  }
 }
 
 void ReadCollectives(TypedFields& document, Manifest& model) {

@@ -65,6 +65,12 @@ Spanned<uint64_t> TypedFields::BytesPerSecond(absl::string_view key) {
   return At(*node, ReadRate(*node, NameOf(key), Rate::kBytesPerSecond, *diagnostics_));
 }
 
+Spanned<uint64_t> TypedFields::FlopPerSecond(absl::string_view key) {
+  const YamlNode* node = Node(key);
+  if (node == nullptr) return {};
+  return At(*node, ReadRate(*node, NameOf(key), Rate::kFlopPerSecond, *diagnostics_));
+}
+
 Spanned<uint64_t> TypedFields::Nanoseconds(absl::string_view key) {
   const YamlNode* node = Node(key);
   if (node == nullptr) return {};

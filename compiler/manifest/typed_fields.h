@@ -42,6 +42,7 @@ class TypedFields {
   Spanned<std::string> Text(absl::string_view key);
   Spanned<uint64_t> Bytes(absl::string_view key);
   Spanned<uint64_t> BytesPerSecond(absl::string_view key);
+  Spanned<uint64_t> FlopPerSecond(absl::string_view key);
   Spanned<uint64_t> Nanoseconds(absl::string_view key);
   Spanned<std::vector<uint64_t>> Unsigneds(absl::string_view key, uint64_t min, uint64_t max);
   std::vector<Spanned<std::string>> Texts(absl::string_view key);

@@ -1,5 +1,8 @@
 #include "compiler/placement/placement.h"
 
+#include <algorithm>
+
+#include "compiler/check/grain.h"
 #include "schema/mesh_view.h"
 
 namespace meshseal::compiler {
@@ -54,9 +57,21 @@ std::vector<uint32_t> EvenEnds(uint32_t total, uint32_t parts) {
   return ends;
 }
 
+std::vector<uint32_t> EvenEnds(uint32_t total, uint32_t parts, uint32_t unit) {
+  std::vector<uint32_t> ends = EvenEnds((total + unit - 1) / unit, parts);
+  for (uint32_t& end : ends) end = std::min(end * unit, total);
+  return ends;
+}
+
 uint32_t GroupPlacement::ColumnsOf(uint32_t tp) const {
   const uint32_t begin = tp == 0 ? 0 : segment_ends[tp_segment_ends[tp - 1] - 1];
   return segment_ends[tp_segment_ends[tp] - 1] - begin;
+}
+
+uint32_t GroupPlacement::SharedColumnsOf(uint32_t tp, uint32_t ep) const {
+  if (shared_ends.empty() || (!shared_split && ep != 0)) return 0;
+  const size_t part = shared_split ? size_t{tp} * expert_counts.size() + ep : tp;
+  return shared_ends[part] - (part == 0 ? 0 : shared_ends[part - 1]);
 }
 
 namespace {
@@ -79,8 +94,17 @@ GroupPlacement PlaceGroup(const MoeSpec& moe, const Deployment& deployment, cons
     begin = end;
   }
   // One canonical segment per tp rank: no more are needed while nothing asks for the same bits across tp degrees.
-  group.segment_ends = EvenEnds(static_cast<uint32_t>(moe.intermediate_size.value), degrees.tp);
+  const auto ends_of = [&](ShapeAxis axis, uint64_t width, uint32_t parts) {
+    const uint64_t unit = CutUnit(GrainsOf(moe, axis, deployment.down_basis));
+    return EvenEnds(static_cast<uint32_t>(width), parts, static_cast<uint32_t>(std::min(unit, width)));
+  };
+  group.segment_ends = ends_of(ShapeAxis::kIntermediate, moe.intermediate_size.value, degrees.tp);
   group.tp_segment_ends = EvenEnds(degrees.tp, degrees.tp);
+  if (moe.shared_expert.has_value()) {
+    group.shared_split = deployment.shared_expert->value == SharedPlacement::kSplit;
+    group.shared_ends = ends_of(ShapeAxis::kShared, moe.shared_expert->width.value,
+                                group.shared_split ? degrees.tp * degrees.ep : degrees.tp);
+  }
   return group;
 }
 

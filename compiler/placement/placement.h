@@ -13,6 +13,8 @@ namespace meshseal::compiler {
 
 // `total` things over `parts`, in order and as equal as possible, larger parts first: the ends of the parts.
 std::vector<uint32_t> EvenEnds(uint32_t total, uint32_t parts);
+// The same, in whole units; the last unit may be cut short by the total.
+std::vector<uint32_t> EvenEnds(uint32_t total, uint32_t parts, uint32_t unit);
 
 // The owners of the layers of one LayerGroup.
 struct GroupPlacement {
@@ -21,7 +23,11 @@ struct GroupPlacement {
   std::vector<uint32_t> segment_ends;      // columns
   std::vector<uint32_t> tp_segment_ends;   // per tp coordinate
 
+  std::vector<uint32_t> shared_ends;  // columns of the shared expert, per part; empty without one
+  bool shared_split = false;          // parts lie on all ranks of the group, tp-major; else on ep 0, one a tp rank
+
   uint32_t ColumnsOf(uint32_t tp) const;
+  uint32_t SharedColumnsOf(uint32_t tp, uint32_t ep) const;
 };
 
 class Placement {

@@ -1,4 +1,4 @@
-// The functions behind meaning/rules.def; internal to the meaning gate.
+// The functions behind meaning/rules.def; internal to schema.
 #ifndef MESHSEAL_SCHEMA_MEANING_RULES_H_
 #define MESHSEAL_SCHEMA_MEANING_RULES_H_
 

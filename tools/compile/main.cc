@@ -1,4 +1,4 @@
-// meshseal-compile: check, explain, compile. The only program with a YAML reader in it.
+// meshseal-compile: import, check, explain, compile. The only program with a YAML reader in it.
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/check/rules.h"
 #include "compiler/driver/compile.h"
+#include "compiler/import/import_model.h"
 #include "compiler/text/render.h"
 #include "schema/nearest.h"
 #include "schema/reason.h"
@@ -33,6 +34,35 @@ void Show(const compiler::Diagnostics& diagnostics, bool json) {
   compiler::TextOptions options;
   options.colour = WantsColour(STDERR_FILENO);
   std::fputs(compiler::RenderText(diagnostics, options).c_str(), stderr);
+}
+
+struct ImportFlags {
+  std::string kind;
+  std::vector<std::string> paths;
+  bool config_only = false;
+  std::string output = "-";
+};
+
+int RunImport(const ImportFlags& flags) {
+  const bool hf = flags.kind == "hf";
+  if (hf && flags.paths.size() != 1) return Report("import", Refuse(Reason::kUsage, "`import hf` takes one folder"));
+  if (!hf && flags.config_only) {
+    return Report("import", Refuse(Reason::kUsage, "--config-only: a GGUF file has its configuration inside"));
+  }
+  const absl::StatusOr<compiler::ImportResult> result =
+      hf ? compiler::ImportHf(flags.paths[0], flags.config_only) : compiler::ImportGguf(flags.paths);
+  if (ReasonOf(result.status()) == Reason::kWeightsLfsPointer) {
+    std::fputs("note: --config-only needs no tensor file\n", stderr);
+  }
+  if (!result.ok()) return Report("import", result.status());
+  if (!result->diagnostics.ok()) {
+    Show(result->diagnostics, false);
+    std::fprintf(stderr, "meshseal import: %zu %s, no manifest written\n", result->diagnostics.size(),
+                 result->diagnostics.size() == 1 ? "error" : "errors");
+    return kRefusedExit;
+  }
+  for (const std::string& fact : result->notes) std::fprintf(stderr, "note: not in a file: %s\n", fact.c_str());
+  return Report("import", WriteWholeFile(flags.output, {result->text}));
 }
 
 struct CheckFlags {
@@ -135,6 +165,18 @@ int RunCompile(const CompileFlags& flags) {
 
 int Main(int argc, char** argv) {
   Program program("meshseal-compile");
+
+  ImportFlags import;
+  CLI::App& import_command = program.Add(
+      "import",
+      {"import hf tests/data/tiny-qwen3-moe -o tiny.yaml", "import hf tests/data/tiny-qwen3-moe --config-only"},
+      [&import] { return RunImport(import); });
+  import_command.add_option("KIND", import.kind, "hf: a folder with config.json; gguf: one file or a split set")
+      ->required()
+      ->check(CLI::IsMember({"hf", "gguf"}));
+  import_command.add_option("PATH", import.paths, "the folder, or the files")->required();
+  import_command.add_flag("--config-only", import.config_only, "open no tensor file");
+  import_command.add_option("-o,--output", import.output, "the manifest to write; - is standard output");
 
   CheckFlags check;
   CLI::App& check_command = program.Add(

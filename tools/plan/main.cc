@@ -1,4 +1,4 @@
-// meshseal-plan: verify, show. Reads plans, never executes them.
+// meshseal-plan: verify, show, diff. Reads plans, never executes them.
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -6,9 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "schema/inspect.h"
+#include "schema/plan_diff.h"
+#include "schema/plan_diff_json.h"
+#include "schema/plan_diff_text.h"
 #include "schema/plan_json.h"
 #include "schema/plan_text.h"
 #include "schema/reason.h"
+#include "schema/seal.h"
 #include "schema/sealed_plan.h"
 #include "tools/cli/policy_flags.h"
 #include "tools/cli/program.h"
@@ -34,6 +38,11 @@ int RunVerify(const VerifyFlags& flags) {
   return refused != 0 ? refused : printed;
 }
 
+std::string StandingOf(const PlanInspection& inspection) {
+  if (!inspection.refused_at.has_value()) return "sealed, not signed";
+  return absl::StrCat("REFUSED at gate '", std::string(GateName(*inspection.refused_at)), "'");
+}
+
 struct ShowFlags {
   std::string path;
   std::optional<uint32_t> rank;
@@ -47,10 +56,7 @@ int RunShow(const ShowFlags& flags) {
   if (!file.ok()) return Report("show", file.status());
   const PlanInspection inspection = InspectPlan(*file, Policy{});
   const bool json = flags.format == "json" || !flags.field.empty();
-  const std::string standing =
-      inspection.refused_at.has_value()
-          ? absl::StrCat("REFUSED at gate '", std::string(GateName(*inspection.refused_at)), "'")
-          : "sealed, not signed";
+  const std::string standing = StandingOf(inspection);
   int printed = 0;
   if (inspection.plan.has_value()) {
     const absl::StatusOr<std::string> text =
@@ -63,6 +69,49 @@ int RunShow(const ShowFlags& flags) {
   }
   const int refused = Report("show", inspection.verdict);
   return refused != 0 ? refused : printed;
+}
+
+struct DiffFlags {
+  Both<std::string> paths;
+  std::string format = "text";
+};
+
+PlanFile DescribeFile(const std::string& path, const std::string& file, const PlanInspection& inspection) {
+  PlanFile description;
+  description.path = path;
+  description.id = inspection.id;
+  if (!inspection.id.empty()) description.serial = FactsOf(file).serial;
+  description.standing = StandingOf(inspection);
+  if (inspection.plan.has_value()) {
+    description.title = absl::StrCat(inspection.plan->model_name, " on ", inspection.plan->mesh.name);
+  }
+  return description;
+}
+
+int ReportRefused(const std::string& path, const absl::Status& verdict) {
+  if (verdict.ok()) return 0;
+  const std::string text = absl::StrCat(path, ": ", std::string(verdict.message()));
+  return Report("diff", Refuse(ReasonOf(verdict).value_or(Reason::kBug), text));
+}
+
+int RunDiff(const DiffFlags& flags) {
+  const Both<absl::StatusOr<std::string>> files = {ReadPlanFile(flags.paths.a), ReadPlanFile(flags.paths.b)};
+  if (!files.a.ok()) return Report("diff", files.a.status());
+  if (!files.b.ok()) return Report("diff", files.b.status());
+  const Both<PlanInspection> read = {InspectPlan(*files.a, Policy{}), InspectPlan(*files.b, Policy{})};
+  std::optional<PlanDiff> diff;
+  if (read.a.plan.has_value() && read.b.plan.has_value()) diff = DiffPlans(*read.a.plan, *read.b.plan);
+  const Both<PlanFile> described = {DescribeFile(flags.paths.a, *files.a, read.a),
+                                    DescribeFile(flags.paths.b, *files.b, read.b)};
+  const PlanDiff* found = diff.has_value() ? &*diff : nullptr;
+  const int printed =
+      Print("diff", flags.format == "json" ? PlanDiffJson(described, found) : PlanDiffText(described, found));
+  const int refused_a = ReportRefused(flags.paths.a, read.a.verdict);
+  const int refused_b = ReportRefused(flags.paths.b, read.b.verdict);
+  if (refused_a != 0) return refused_a;
+  if (refused_b != 0) return refused_b;
+  if (printed != 0) return printed;
+  return diff->relation == PlanRelation::kDifferent ? RowOf(Reason::kDiffers).exit_code : 0;
 }
 
 int Main(int argc, char** argv) {
@@ -85,6 +134,16 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"text", "json"}));
   show_command.add_option("--field", show.field,
                           "one field of the json form, as a JSON pointer such as /memory/0/total");
+
+  DiffFlags diff;
+  CLI::App& diff_command =
+      program.Add("diff", {"diff tiny-ep4.mseal tiny-ep3.mseal", "diff tiny-ep4.mseal tiny-ep3.mseal --format json"},
+                  [&diff] { return RunDiff(diff); });
+  diff_command.add_option("A", diff.paths.a, "a sealed plan; of a refused one, what can be read is compared")
+      ->required();
+  diff_command.add_option("B", diff.paths.b, "the plan that would replace it")->required();
+  diff_command.add_option("--format", diff.format, "text, or json (versioned, stable)")
+      ->check(CLI::IsMember({"text", "json"}));
 
   return program.Main(argc, argv);
 }

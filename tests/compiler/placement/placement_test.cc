@@ -15,6 +15,8 @@ TEST(EvenEnds, LargerPartsFirstAndNothingLost) {
   EXPECT_EQ(EvenEnds(128, 6), (Ends{22, 44, 65, 86, 107, 128}));
   EXPECT_EQ(EvenEnds(30, 4), (Ends{8, 16, 23, 30}));
   EXPECT_EQ(EvenEnds(1, 1), (Ends{1}));
+  EXPECT_EQ(EvenEnds(2880, 4, 32), (Ends{736, 1472, 2176, 2880}));  // 90 blocks as 23, 23, 22, 22
+  EXPECT_EQ(EvenEnds(320, 3, 128), (Ends{128, 256, 320}));          // the last tile is cut short
   for (uint32_t total = 1; total < 60; ++total) {
     for (uint32_t parts = 1; parts <= total; ++parts) {
       const Ends ends = EvenEnds(total, parts);
