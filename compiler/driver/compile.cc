@@ -9,6 +9,7 @@
 #include "compiler/check/checked_model.h"
 #include "compiler/check/tensor_table.h"
 #include "compiler/driver/degree_help.h"
+#include "compiler/driver/layout_search.h"
 #include "compiler/emit/emit.h"
 #include "compiler/lowering/plan_draft.h"
 #include "compiler/manifest/read_manifest.h"
@@ -202,6 +203,27 @@ absl::Status RunStages(const Inputs& inputs, const CompileRequest& request, Comp
   return absl::OkStatus();
 }
 
+constexpr size_t kMostLayouts = 16;  // a screenful
+
+// Searches all layouts and sets the deployment to the best one that programs execute, or else to the best one.
+void ChooseLayout(const CompileRequest& request, Inputs& inputs, CompileResult& result) {
+  CheckManifest(inputs.model, result.diagnostics);
+  CheckMesh(inputs.mesh, result.diagnostics);
+  if (!result.diagnostics.ok()) return;
+  const LayoutSearch search = FindLayouts(inputs);
+  result.layouts = LayoutText(search, kMostLayouts, request.explain_all);
+  const auto executable = std::find_if(search.layouts.begin(), search.layouts.end(),
+                                       [](const Layout& layout) { return layout.executable; });
+  const Layout& chosen = executable == search.layouts.end() ? search.layouts.front() : *executable;
+  Deployment& d = inputs.deployment;
+  d.dp.value = chosen.degrees.dp;
+  d.pp.value = chosen.degrees.pp;
+  d.tp.value = chosen.degrees.tp;
+  d.ep.value = chosen.degrees.ep;
+  d.dense_tp.value = chosen.degrees.dense_tp;
+  d.idle.value = chosen.idle;
+}
+
 }  // namespace
 
 std::vector<std::string> StageNames() { return {std::begin(kStageNames), std::end(kStageNames)}; }
@@ -216,8 +238,10 @@ std::optional<Stage> StageOf(absl::string_view name) {
 absl::StatusOr<CompileResult> Compile(const CompileRequest& request) {
   CompileResult result;
   MESHSEAL_ASSIGN_OR_RETURN(const Document document, Open(request.deployment, result));
-  MESHSEAL_ASSIGN_OR_RETURN(const std::optional<Inputs> inputs, ReadInputs(document, request, result));
+  MESHSEAL_ASSIGN_OR_RETURN(std::optional<Inputs> inputs, ReadInputs(document, request, result));
   if (!inputs.has_value()) return result;
+  if (request.find_layout) ChooseLayout(request, *inputs, result);
+  if (!result.diagnostics.ok()) return result;
   if (request.stop_after == Stage::kRead) {
     result.stage_text = absl::StrCat("read ", inputs->deployment.name, ": model ", inputs->model.name.value, ", mesh ",
                                      inputs->mesh.name.value, "\n");

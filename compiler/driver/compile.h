@@ -39,6 +39,8 @@ struct CompileRequest {
   std::optional<std::string> weights;  // a checkpoint whose headers the model must fit; no payload is read
   std::vector<Override> overrides;
   uint64_t serial = 0;
+  bool find_layout = false;  // search all degrees and go on with the best layout that programs execute
+  bool explain_all = false;  // list refused layouts too
   Stage stop_after = Stage::kSeal;
 };
 
@@ -48,6 +50,7 @@ struct CompileResult {
   Diagnostics diagnostics;
   std::string sealed;
   std::string stage_text;
+  std::string layouts;  // what a search found, as a table
 };
 
 // Reason kUsage: a file cannot be opened; weights.*: a checkpoint's headers are refused. Reason kBug: our own gates

@@ -10,6 +10,7 @@
 #include "compiler/budget/memory_plan.h"
 #include "compiler/check/checked_model.h"
 #include "compiler/check/rules.h"
+#include "compiler/driver/divisors.h"
 #include "compiler/lowering/executable.h"
 #include "compiler/placement/placement.h"
 
@@ -20,15 +21,6 @@ constexpr size_t kMostListed = 6;
 constexpr uint64_t kMostRanks = 65536;
 
 enum class Verdict : uint8_t { kRefused, kNotBuilt, kExecutable };
-
-// The divisors of `number`, descending.
-std::vector<uint64_t> Divisors(uint64_t number) {
-  std::vector<uint64_t> divisors;
-  for (uint64_t d = number; d > 0; --d) {
-    if (number % d == 0) divisors.push_back(d);
-  }
-  return divisors;
-}
 
 // The verdict with dense.tp = tp x ep, or else with the largest of its divisors that holds the check stage's rules; it
 // is left in `candidate`. A smaller one needs no less memory and is executed no sooner.

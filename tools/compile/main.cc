@@ -126,6 +126,8 @@ struct CompileFlags {
   std::string weights;
   std::string stop_after = "seal";
   uint64_t serial = 0;
+  bool find_layout = false;
+  bool explain_all = false;
   std::vector<std::pair<std::string, std::optional<uint64_t>>> degrees = {
       {"dp", {}}, {"pp", {}}, {"tp", {}}, {"ep", {}}, {"dense-tp", {}}};
 };
@@ -140,18 +142,29 @@ int RunCompile(const CompileFlags& flags) {
     if (value.has_value()) request.overrides.push_back({field, *value});
   }
   request.serial = flags.serial;
+  request.find_layout = flags.find_layout;
+  request.explain_all = flags.explain_all;
   request.stop_after = *compiler::StageOf(flags.stop_after);
+  if (flags.explain_all && !flags.find_layout) {
+    return Report("compile", Refuse(Reason::kUsage, "--explain-all is for --auto"));
+  }
+  // A search alone is asked for where no plan is to be written.
+  if (flags.find_layout && flags.output.empty()) request.stop_after = compiler::Stage::kBudget;
   if (request.stop_after == compiler::Stage::kSeal && flags.output.empty()) {
     return Report("compile", Refuse(Reason::kUsage, "-o names the plan to write"));
   }
   const absl::StatusOr<compiler::CompileResult> result = compiler::Compile(request);
   if (!result.ok()) return Report("compile", result.status());
+  if (!result->layouts.empty()) {
+    if (const int printed = Print("compile", result->layouts); printed != 0) return printed;
+  }
   if (!result->diagnostics.ok()) {
     Show(result->diagnostics, false);
     std::fprintf(stderr, "meshseal compile: %zu %s, no plan written\n", result->diagnostics.size(),
                  result->diagnostics.size() == 1 ? "error" : "errors");
     return kRefusedExit;
   }
+  if (flags.find_layout && flags.output.empty()) return 0;
   if (request.stop_after != compiler::Stage::kSeal) return Print("compile", result->stage_text);
   if (const absl::Status written = WriteWholeFile(flags.output, {result->sealed}); !written.ok()) {
     return Report("compile", written);
@@ -208,6 +221,9 @@ int Main(int argc, char** argv) {
   for (auto& [field, value] : compile.degrees) {
     compile_command.add_option("--" + field, value, "instead of the deployment's degree");
   }
+  compile_command.add_flag("--auto", compile.find_layout,
+                           "rank all degrees for the mesh; with -o, compile the best that this version executes");
+  compile_command.add_flag("--explain-all", compile.explain_all, "with --auto: also what refuses the others");
   compile_command.add_option("--serial", compile.serial, "number of this plan in its stream, for rollback policy");
   compile_command
       .add_option("--stop-after", compile.stop_after,
