@@ -11,15 +11,7 @@
 #include "schema/reason.h"
 
 namespace meshseal {
-namespace {
 
-// Everything here may be called for a plan that the meaning gate refused, so every index is looked up with care.
-template <class T>
-const T* At(const std::vector<T>& items, size_t index) {
-  return index < items.size() ? &items[index] : nullptr;
-}
-
-// Ascending numbers as half-open ranges: "[0,32)", "[0,3)+[6,9)".
 std::string RangesText(const std::vector<uint32_t>& ascending) {
   std::string text;
   for (size_t i = 0; i < ascending.size();) {
@@ -29,6 +21,14 @@ std::string RangesText(const std::vector<uint32_t>& ascending) {
     i = j;
   }
   return text.empty() ? "none" : text;
+}
+
+namespace {
+
+// Everything here may be called for a plan that the meaning gate refused, so every index is looked up with care.
+template <class T>
+const T* At(const std::vector<T>& items, size_t index) {
+  return index < items.size() ? &items[index] : nullptr;
 }
 
 std::string LayersText(const LayerClass& c) {

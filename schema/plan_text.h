@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -17,6 +18,9 @@ struct ListingOptions {
   std::optional<uint32_t> rank;   // the rank whose programs are listed; absent: rank 0 and a table of all ranks
   std::optional<uint32_t> layer;  // the layer whose programs are listed; absent: one of each layer class
 };
+
+// "[0,4)+[8,9)" for 0, 1, 2, 3, 8; "none" for nothing.
+std::string RangesText(const std::vector<uint32_t>& ascending);
 
 // `id` is the plan id as 64 digits, `standing` what is known of the file: "sealed", or why it was refused. The plan
 // passed the meaning gate, or at least the structure gate: then what does not add up is printed as it stands. Reason

@@ -133,13 +133,13 @@ std::string PlacementText(const CheckedModel& checked, const Placement& placemen
                           checked.mesh().nodes[slot.node].name.value, slot.slot,
                           at.pp == 0 ? 0 : placement.stage_ends()[at.pp - 1], placement.stage_ends()[at.pp]);
     for (const GroupPlacement& group : placement.groups()) {
-      const auto owned_by = [&](uint32_t ep) { return [ep](const ExpertShard& shard) { return shard.owner == ep; }; };
-      const auto& shards = group.expert_shards;
-      const auto first = std::find_if(shards.begin(), shards.end(), owned_by(at.ep)) - shards.begin();
-      const auto count = std::count_if(shards.begin(), shards.end(), owned_by(at.ep));
+      std::vector<uint32_t> experts;
+      for (uint32_t expert = 0; expert < group.expert_shards.size(); ++expert) {
+        if (group.expert_shards[expert].owner == at.ep) experts.push_back(expert);
+      }
       uint32_t first_column = 0;
       for (uint32_t tp = 0; tp < at.tp; ++tp) first_column += group.ColumnsOf(tp);
-      absl::StrAppendFormat(&text, " experts [%d,%d) columns [%d,%d)", first, first + count, first_column,
+      absl::StrAppendFormat(&text, " experts %s columns [%d,%d)", RangesText(experts), first_column,
                             first_column + group.ColumnsOf(at.tp));
     }
     text += "\n";

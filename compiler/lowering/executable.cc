@@ -73,7 +73,7 @@ void CheckExecutable(const CheckedModel& checked, Diagnostics& diagnostics) {
   for (const NodeSpec& node : checked.mesh().nodes) {
     built.Refuse(!node.identity.empty(), node.identity_span, "pinning devices by identity");
   }
-  built.Only(d.placement, "placement.experts", {ExpertPlacement::kContiguous});
+  built.Only(d.placement, "placement.experts", {ExpertPlacement::kContiguous, ExpertPlacement::kRoundRobin});
   built.Refuse(d.redundant_experts.value > 0, d.redundant_experts.span, "redundant_experts above 0");
   built.Refuse(d.dense_tp.value != d.tp.value * d.ep.value, d.dense_tp.span,
                absl::StrCat("dense.tp ", d.dense_tp.value, " below tp x ep = ", d.tp.value * d.ep.value,

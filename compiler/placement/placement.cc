@@ -76,18 +76,30 @@ uint32_t GroupPlacement::SharedColumnsOf(uint32_t tp, uint32_t ep) const {
 
 namespace {
 
+std::vector<ExpertShard> Contiguous(uint32_t experts, uint32_t ep) {
+  const std::vector<uint32_t> ends = EvenEnds(experts, ep);
+  std::vector<ExpertShard> shards;
+  uint32_t begin = 0;
+  for (uint32_t owner = 0; owner < ep; ++owner) {
+    for (uint32_t expert = begin; expert < ends[owner]; ++expert) shards.push_back({owner, expert - begin});
+    begin = ends[owner];
+  }
+  return shards;
+}
+
+// Neighbours go to neighbouring owners; the first (experts mod ep) owners have one more, as above.
+std::vector<ExpertShard> RoundRobin(uint32_t experts, uint32_t ep) {
+  std::vector<ExpertShard> shards;
+  for (uint32_t expert = 0; expert < experts; ++expert) shards.push_back({expert % ep, expert / ep});
+  return shards;
+}
+
 GroupPlacement PlaceGroup(const MoeSpec& moe, const Deployment& deployment, const Degrees& degrees) {
   GroupPlacement group;
   const auto experts = static_cast<uint32_t>(moe.experts.value);
-  const std::vector<uint32_t> expert_ends = EvenEnds(experts, degrees.ep);
+  group.expert_shards = deployment.placement.value == ExpertPlacement::kRoundRobin ? RoundRobin(experts, degrees.ep)
+                                                                                   : Contiguous(experts, degrees.ep);
   uint32_t begin = 0;
-  for (uint32_t owner = 0; owner < degrees.ep; ++owner) {
-    for (uint32_t expert = begin; expert < expert_ends[owner]; ++expert) {
-      group.expert_shards.push_back({owner, expert - begin});
-    }
-    begin = expert_ends[owner];
-  }
-  begin = 0;
   const auto copies = static_cast<uint32_t>(deployment.redundant_experts.value);
   for (const uint32_t end : EvenEnds(experts + copies, degrees.ep)) {
     group.expert_counts.push_back(end - begin);

@@ -47,8 +47,8 @@ class Placement {
   std::vector<GroupPlacement> groups_;
 };
 
-// Contiguous experts: the first (experts mod ep) owners have one more. Contiguous columns likewise. Ranks fill slots in
-// node order, or as the mesh assigns them; on an emulated mesh, neighbouring ranks share a slot.
+// Experts contiguous or round-robin: the first (experts mod ep) owners have one more. Contiguous columns likewise.
+// Ranks fill slots in node order, or as the mesh assigns them; on an emulated mesh, neighbouring ranks share a slot.
 Placement Place(const CheckedModel& checked);
 
 }  // namespace meshseal::compiler

@@ -115,7 +115,8 @@ TEST_P(ShippedPlans, GiveWhatTheModelComputed) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, ShippedPlans, testing::Values("tiny-1", "tiny-ep4", "tiny-ep2-tp2", "tiny-ep3"),
+INSTANTIATE_TEST_SUITE_P(Worlds, ShippedPlans,
+                         testing::Values("tiny-1", "tiny-ep4", "tiny-ep2-tp2", "tiny-ep3", "tiny-ep3-round-robin"),
                          [](const auto& parameter) {
                            std::string name = parameter.param;
                            std::replace(name.begin(), name.end(), '-', '_');

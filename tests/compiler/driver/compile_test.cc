@@ -106,10 +106,18 @@ TEST_F(CompileTest, EveryShippedDeploymentIsSealedOrSaysWhatIsNotBuilt) {
     EXPECT_TRUE(result->sealed.empty()) << name;
     for (const Diagnostic* error : result->diagnostics.Sorted()) EXPECT_EQ(error->rule, "not-yet-built") << name;
   }
-  EXPECT_EQ(sealed,
-            (std::set<std::string>{"mixtral-8x22b-a100-1x8", "mixtral-8x7b-h100-1x8", "qwen3-235b-a22b-h100-4x8",
-                                   "qwen3-30b-a3b-ep4-tp2", "tiny-1", "tiny-ep2-tp2", "tiny-ep3", "tiny-ep4"}));
+  EXPECT_EQ(sealed, (std::set<std::string>{"mixtral-8x22b-a100-1x8", "mixtral-8x7b-h100-1x8",
+                                           "qwen3-235b-a22b-h100-4x8", "qwen3-30b-a3b-ep4-tp2", "tiny-1",
+                                           "tiny-ep2-tp2", "tiny-ep3", "tiny-ep3-round-robin", "tiny-ep4"}));
   EXPECT_GE(unbuilt, 15u);
+}
+
+TEST_F(CompileTest, RoundRobinExpertsGoToNeighbouringRanks) {
+  const SealedPlan sealed = Plan("tiny-ep3-round-robin");
+  const LayerClass& layers = sealed.plan().layer_classes.at(0);
+  for (uint32_t expert = 0; expert < layers.experts; ++expert) {
+    EXPECT_EQ(layers.expert_shards[expert], (ExpertShard{expert % 3, expert / 3})) << expert;
+  }
 }
 
 TEST_F(CompileTest, UnevenExpertsAreOwnedOnceEach) {
