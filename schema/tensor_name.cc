@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <tuple>
 #include <vector>
 
@@ -103,13 +102,15 @@ bool PatternsOverlap(absl::string_view a, absl::string_view b) {
   const std::vector<Link> y = ChainOf(b);
   // What is left of both, with whether the first link of each has consumed something already.
   using State = std::tuple<size_t, bool, size_t, bool>;
-  std::set<State> seen;
+  std::vector<bool> seen(4 * (x.size() + 1) * (y.size() + 1), false);
   std::vector<State> open = {{0, false, 0, false}};
   while (!open.empty()) {
     const State state = open.back();
     open.pop_back();
-    if (!seen.insert(state).second) continue;
     const auto [i, i_used, j, j_used] = state;
+    const size_t number = ((i * (y.size() + 1) + j) * 2 + (i_used ? 1 : 0)) * 2 + (j_used ? 1 : 0);
+    if (seen[number]) continue;
+    seen[number] = true;
     if (i == x.size() && j == y.size()) return true;
     if (i < x.size() && (i_used || x[i].optional)) open.emplace_back(i + 1, false, j, j_used);
     if (j < y.size() && (j_used || y[j].optional)) open.emplace_back(i, i_used, j + 1, false);

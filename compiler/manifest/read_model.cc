@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -13,6 +14,9 @@ namespace {
 constexpr uint64_t kLargestSize = uint64_t{1} << 20;
 constexpr uint64_t kMostLayers = uint64_t{1} << 16;
 constexpr uint64_t kMostMtpLayers = 64;
+constexpr size_t kMostPatterns = 256;  // of ignored tensors
+constexpr size_t kMostNameBytes = 256;
+constexpr size_t kMostStars = 8;     // of a pattern; names and patterns are compared with each other
 constexpr size_t kMostGroups = 256;  // far above any model; each is checked and budgeted
 constexpr uint64_t kLargestSeed = (uint64_t{1} << 63) - 1;
 
@@ -202,13 +206,27 @@ std::optional<Spanned<ScaleBlock>> ReadScaleBlock(TypedFields& fields) {
   return std::nullopt;
 }
 
+// A tensor's name or a pattern of names, within the limits.
+Spanned<std::string> WithinLimits(Spanned<std::string> name, absl::string_view field, Diagnostics& diagnostics) {
+  const auto stars = static_cast<size_t>(std::count(name.value.begin(), name.value.end(), '*'));
+  if (name.value.size() > kMostNameBytes) {
+    diagnostics.Error(
+        "out-of-range", name.span,
+        absl::StrCat(field, ": a name of ", name.value.size(), " bytes, expected at most ", kMostNameBytes));
+  } else if (stars > kMostStars) {
+    diagnostics.Error("out-of-range", name.span,
+                      absl::StrCat(field, ": a pattern with ", stars, " stars, expected at most ", kMostStars));
+  }
+  return name;
+}
+
 std::optional<SideTensor> ReadSideTensor(TypedFields& tensor, absl::string_view key) {
   const YamlNode* node = tensor.OptionalNodeOrNone(key);
   if (node == nullptr) return std::nullopt;
   TypedFields fields = tensor.In(*node, key);
   SideTensor side;
   side.span = node->span();
-  side.name = fields.Text("name");
+  side.name = WithinLimits(fields.Text("name"), fields.name(), fields.diagnostics());
   side.dtype = ReadDType(fields, true);
   side.block = ReadScaleBlock(fields);
   side.applies = fields.Term<ScaleApplies>("applies");
@@ -222,7 +240,7 @@ TensorSpec ReadTensor(const YamlEntry& entry, TypedFields& weights) {
   const YamlNode role(entry.key_span, YamlScalar{entry.key, true});
   tensor.role = {static_cast<TensorRole>(weights.TermIn(role, "tensors", Terms<TensorRole>())), entry.key_span};
   TypedFields fields = weights.In(entry.value, absl::StrCat("tensors.", entry.key));
-  tensor.name = fields.Text("name");
+  tensor.name = WithinLimits(fields.Text("name"), fields.name(), fields.diagnostics());
   tensor.dtype = ReadDType(fields, false);
   if (const YamlNode::List* axes = fields.Rows("shape", "a list of axes, such as [hidden, experts]", true)) {
     tensor.shape.span = fields.Node("shape")->span();
@@ -460,7 +478,14 @@ std::optional<Manifest> ReadManifest(const SourceFile& file, const YamlNode& roo
     }
     tensors = weights->Entries("tensors", "a map from roles to tensors");
     model.tensors_span = weights->SpanOf("tensors");
-    model.ignored = weights->Texts("ignored");
+    for (Spanned<std::string>& pattern : weights->Texts("ignored")) {
+      model.ignored.push_back(WithinLimits(std::move(pattern), "weights.ignored", diagnostics));
+    }
+    if (model.ignored.size() > kMostPatterns) {
+      diagnostics.Error(
+          "out-of-range", weights->SpanOf("ignored"),
+          absl::StrCat("weights.ignored: ", model.ignored.size(), " patterns, expected at most ", kMostPatterns));
+    }
     weights->Finish();
   }
   const YamlNode* overrides = document.OptionalNode("overrides");

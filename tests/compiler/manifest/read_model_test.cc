@@ -100,6 +100,15 @@ TEST(ReadModel, WhatAnOverrideMayNotSay) {
             "overrides: required key 'layers' is missing [missing-field]\n");
 }
 
+TEST(ReadModel, NamesAndPatternsHaveLimits) {
+  const std::string long_name(257, 'n');
+  const ShippedModel shipped(
+      "qwen3-30b-a3b", {{"model.layers.{layer}.mlp.gate.weight", long_name}, {"lm_head.*", "*a*a*a*a*a*a*a*a*a"}}, "");
+  EXPECT_EQ(shipped.Said(),
+            "weights.tensors.router: a name of 257 bytes, expected at most 256 [out-of-range]\n"
+            "weights.ignored: a pattern with 9 stars, expected at most 8 [out-of-range]\n");
+}
+
 TEST(ReadModel, WordsWithParameters) {
   const ShippedModel shipped("qwen3-30b-a3b",
                              {{"renormalize: sum", "renormalize: sum_plus"},
