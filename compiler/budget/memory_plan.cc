@@ -127,7 +127,7 @@ class Budgeter {
 
     RankMemory memory;
     for (size_t group = 0; group < groups.size(); ++group) {
-      const uint64_t layers = LayersOf(group, at.pp);
+      const uint64_t layers = placement_.LayersOf(model.groups[group].layers, at.pp);
       if (layers == 0) continue;
       const RankShape shape = ShapeOf(group, at);
       const uint32_t shared_columns = placement_.groups()[group].SharedColumnsOf(at.tp, at.ep);
@@ -156,18 +156,6 @@ class Budgeter {
     memory.budget = device.memory.value > headroom ? device.memory.value - headroom : 0;
     memory.budget = std::min(memory.budget, device.usable.value);
     return memory;
-  }
-
-  uint64_t LayersOf(size_t group, uint32_t pp) const {
-    const uint32_t begin = pp == 0 ? 0 : placement_.stage_ends()[pp - 1];
-    const uint32_t end = placement_.stage_ends()[pp];
-    uint64_t layers = 0;
-    for (const LayerRange& range : checked_.model().groups[group].layers) {
-      const uint32_t first = std::max(range.first, begin);
-      const uint32_t last = std::min(range.last, end);
-      layers += first < last ? last - first : 0;
-    }
-    return layers;
   }
 
   uint64_t LayerWeights(size_t group, const RankShape& shape, uint32_t shared_columns) {

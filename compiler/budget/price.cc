@@ -67,8 +67,8 @@ class Pricer {
     const uint32_t group = degrees.tp * degrees.ep;
     const double hidden = static_cast<double>(checked_.model().hidden_size.value);
     const double tokens = step.tokens;
-    const uint64_t layers = Layers(pp);
-    const uint64_t moe_layers = MoeLayers(pp);
+    const uint64_t layers = placement_.LayersOf({{0, placement_.stage_ends().back()}}, pp);
+    const uint64_t moe_layers = placement_.LayersOf(checked_.model().moe_layers.value, pp);
     // The MoE blocks' collective: every rank receives the addends of all others.
     Add(AllGather(first_rank, group, tokens * hidden * kAddendBytes + kStatusLaneBytes), moe_layers, step);
     // Attention, and the MLP of dense layers, sum over the dense group; a ring of reduce-scatter and all-gather.
@@ -96,7 +96,7 @@ class Pricer {
     for (size_t group = 0; group < model.groups.size(); ++group) {
       const MoeSpec& moe = model.groups[group].moe;
       const GroupPlacement& owned = placement_.groups()[group];
-      const double layers = static_cast<double>(LayersIn(model.groups[group].layers, at.pp));
+      const double layers = static_cast<double>(placement_.LayersOf(model.groups[group].layers, at.pp));
       const double experts = static_cast<double>(moe.experts.value);
       const double share = static_cast<double>(moe.experts_per_token.value) / experts;
       const double mine = owned.expert_counts[at.ep];
@@ -156,23 +156,6 @@ class Pricer {
   }
 
   uint32_t Island(uint32_t rank) const { return islands_[placement_.rank_slots()[rank].node]; }
-
-  uint64_t Layers(uint32_t pp) const {
-    return placement_.stage_ends()[pp] - (pp == 0 ? 0 : placement_.stage_ends()[pp - 1]);
-  }
-
-  uint64_t LayersIn(const std::vector<LayerRange>& ranges, uint32_t pp) const {
-    const uint32_t begin = pp == 0 ? 0 : placement_.stage_ends()[pp - 1];
-    uint64_t layers = 0;
-    for (const LayerRange& range : ranges) {
-      const uint32_t first = std::max(range.first, begin);
-      const uint32_t last = std::min(range.last, placement_.stage_ends()[pp]);
-      layers += first < last ? last - first : 0;
-    }
-    return layers;
-  }
-
-  uint64_t MoeLayers(uint32_t pp) const { return LayersIn(checked_.model().moe_layers.value, pp); }
 
   const CheckedModel& checked_;
   const Placement& placement_;

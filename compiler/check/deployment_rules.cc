@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/check/grain.h"
 #include "compiler/check/role.h"
 #include "compiler/check/rules.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 constexpr double kLargestHalf = 65504;  // the largest finite float16
 constexpr int kFixedPointBits = 62;     // of an int64 whose sum must not overflow
-constexpr uint64_t kQ8Block = 32;
 
 // Whole bits that `value` > 0 needs: the exponent of the next power of two.
 int BitsFor(double value) { return static_cast<int>(std::ceil(std::log2(value))); }

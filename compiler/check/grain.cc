@@ -6,11 +6,6 @@
 #include "compiler/check/role.h"
 
 namespace meshseal::compiler {
-namespace {
-
-constexpr uint64_t kQ8Block = 32;
-
-}  // namespace
 
 std::vector<Grain> GrainsOf(const MoeSpec& moe, ShapeAxis axis, const Spanned<Basis>& down_basis) {
   std::vector<Grain> grains;

@@ -10,6 +10,8 @@
 
 namespace meshseal::compiler {
 
+inline constexpr uint64_t kQ8Block = 32;  // of the q8 activation basis
+
 // A reason why a cut must lie at a multiple of `size`.
 struct Grain {
   uint64_t size = 1;

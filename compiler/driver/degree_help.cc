@@ -10,7 +10,7 @@
 #include "compiler/budget/memory_plan.h"
 #include "compiler/check/checked_model.h"
 #include "compiler/check/rules.h"
-#include "compiler/driver/divisors.h"
+#include "compiler/driver/all_degrees.h"
 #include "compiler/lowering/executable.h"
 #include "compiler/placement/placement.h"
 
@@ -49,22 +49,14 @@ std::vector<std::string> LegalDegrees(const Inputs& inputs, uint64_t world) {
   std::vector<Found> found;
   Inputs candidate = inputs;
   Deployment& d = candidate.deployment;
-  for (const uint64_t dp : Divisors(world)) {
-    for (const uint64_t pp : Divisors(world / dp)) {
-      for (const uint64_t tp : Divisors(world / dp / pp)) {
-        d.dp.value = dp;
-        d.pp.value = pp;
-        d.tp.value = tp;
-        d.ep.value = world / dp / pp / tp;
-        const Verdict verdict = FindDenseTp(candidate);
-        if (verdict == Verdict::kRefused) continue;
-        const std::string dense =
-            d.dense_tp.value == tp * d.ep.value ? "" : absl::StrCat(" dense.tp=", d.dense_tp.value);
-        found.push_back({absl::StrCat("dp=", dp, " pp=", pp, " tp=", tp, " ep=", d.ep.value, dense),
-                         dp == inputs.deployment.dp.value && pp == inputs.deployment.pp.value, verdict});
-      }
-    }
-  }
+  ForAllDegrees(world, d, [&] {
+    const Verdict verdict = FindDenseTp(candidate);
+    if (verdict == Verdict::kRefused) return;
+    const std::string dense =
+        d.dense_tp.value == d.tp.value * d.ep.value ? "" : absl::StrCat(" dense.tp=", d.dense_tp.value);
+    found.push_back({absl::StrCat("dp=", d.dp.value, " pp=", d.pp.value, " tp=", d.tp.value, " ep=", d.ep.value, dense),
+                     d.dp.value == inputs.deployment.dp.value && d.pp.value == inputs.deployment.pp.value, verdict});
+  });
   const bool executable =
       std::any_of(found.begin(), found.end(), [](const Found& f) { return f.verdict == Verdict::kExecutable; });
   std::vector<std::string> legal;

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/check/checked_model.h"
-#include "compiler/driver/divisors.h"
+#include "compiler/driver/all_degrees.h"
 #include "compiler/lowering/executable.h"
 #include "schema/byte_text.h"
 
@@ -63,22 +63,15 @@ std::vector<Layout> LayoutsOf(const Inputs& inputs, uint64_t world, uint64_t idl
   Inputs candidate = inputs;
   Deployment& d = candidate.deployment;
   d.idle.value = idle;
-  for (const uint64_t dp : Divisors(world)) {
-    for (const uint64_t pp : Divisors(world / dp)) {
-      for (const uint64_t tp : Divisors(world / dp / pp)) {
-        d.dp.value = dp;
-        d.pp.value = pp;
-        d.tp.value = tp;
-        d.ep.value = world / dp / pp / tp;
-        Layout layout;
-        layout.idle = idle;
-        layout.degrees = {static_cast<uint32_t>(dp), static_cast<uint32_t>(pp), static_cast<uint32_t>(tp),
-                          static_cast<uint32_t>(d.ep.value), static_cast<uint32_t>(tp * d.ep.value)};
-        Judge(candidate, layout, unpriced);
-        layouts.push_back(std::move(layout));
-      }
-    }
-  }
+  ForAllDegrees(world, d, [&] {
+    Layout layout;
+    layout.idle = idle;
+    layout.degrees = {static_cast<uint32_t>(d.dp.value), static_cast<uint32_t>(d.pp.value),
+                      static_cast<uint32_t>(d.tp.value), static_cast<uint32_t>(d.ep.value),
+                      static_cast<uint32_t>(d.tp.value * d.ep.value)};
+    Judge(candidate, layout, unpriced);
+    layouts.push_back(std::move(layout));
+  });
   return layouts;
 }
 

@@ -122,6 +122,17 @@ GroupPlacement PlaceGroup(const MoeSpec& moe, const Deployment& deployment, cons
 
 }  // namespace
 
+uint64_t Placement::LayersOf(const std::vector<LayerRange>& layers, uint32_t pp) const {
+  const uint32_t begin = pp == 0 ? 0 : stage_ends_[pp - 1];
+  uint64_t count = 0;
+  for (const LayerRange& range : layers) {
+    const uint32_t first = std::max(range.first, begin);
+    const uint32_t last = std::min(range.last, stage_ends_[pp]);
+    count += first < last ? last - first : 0;
+  }
+  return count;
+}
+
 Placement Place(const CheckedModel& checked) {
   Placement placement;
   placement.degrees_ = checked.degrees();

@@ -35,7 +35,9 @@ class Placement {
   const Degrees& degrees() const { return degrees_; }
   const std::vector<RankSlot>& rank_slots() const { return rank_slots_; }  // per world rank
   const std::vector<uint32_t>& stage_ends() const { return stage_ends_; }  // per pp coordinate
-  const std::vector<GroupPlacement>& groups() const { return groups_; }    // per group of the manifest
+  // How many of the layers belong to pipeline stage `pp`.
+  uint64_t LayersOf(const std::vector<LayerRange>& layers, uint32_t pp) const;
+  const std::vector<GroupPlacement>& groups() const { return groups_; }  // per group of the manifest
 
  private:
   friend Placement Place(const CheckedModel& checked);

@@ -17,13 +17,6 @@ Fault Executed(const char* what, E term, std::initializer_list<E> executed) {
 
 Fault ExecutedBasis(const char* what, Basis basis) { return Executed(what, basis, {Basis::kF32, Basis::kBf16}); }
 
-Fault FirstOf(std::initializer_list<Fault> faults) {
-  for (const Fault& fault : faults) {
-    if (fault.has_value()) return fault;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Fault TermsAreExecuted(const Plan& plan, const SealFacts&) {

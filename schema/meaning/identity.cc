@@ -19,13 +19,6 @@ Fault Known(absl::string_view what, E term) {
   return absl::StrCat(std::string(what), " has the value ", static_cast<int>(term), ", which is not in its table");
 }
 
-Fault FirstOf(std::initializer_list<Fault> faults) {
-  for (const Fault& fault : faults) {
-    if (fault.has_value()) return fault;
-  }
-  return std::nullopt;
-}
-
 Fault KnownValue(const Value& value) {
   return FirstOf({Known("a value's order", value.order), Known("a value's width", value.width),
                   Known("a value's row set", value.rows), Known("a value's tp placement", value.tp),

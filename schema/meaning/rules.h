@@ -2,6 +2,7 @@
 #ifndef MESHSEAL_SCHEMA_MEANING_RULES_H_
 #define MESHSEAL_SCHEMA_MEANING_RULES_H_
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,14 @@ namespace meshseal::meaning {
 
 // What is wrong, or nothing.
 using Fault = std::optional<std::string>;
+
+// The first fault there is.
+inline Fault FirstOf(std::initializer_list<Fault> faults) {
+  for (const Fault& fault : faults) {
+    if (fault.has_value()) return fault;
+  }
+  return std::nullopt;
+}
 
 #define MESHSEAL_MEANING_RULE(Function, slug, promise) Fault Function(const Plan& plan, const SealFacts& facts);
 #include "schema/meaning/rules.def"
