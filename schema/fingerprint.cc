@@ -13,7 +13,8 @@ Sha256Digest ExecutionFingerprint(const Plan& plan) {
   bound.sources.clear();
   bound.mesh = Mesh{};
   bound.memory.clear();
-  bound.other_weights_bytes = 0;
+  bound.other_weights = {};
+  bound.prices.clear();
   bound.execution_fingerprint = {};
   for (LayerClass& layer_class : bound.layer_classes) {
     for (Program& program : layer_class.programs) {

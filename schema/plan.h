@@ -20,7 +20,7 @@
 namespace meshseal {
 
 inline constexpr uint16_t kPlanFormatMajor = 0;
-inline constexpr uint16_t kPlanFormatMinor = 1;
+inline constexpr uint16_t kPlanFormatMinor = 2;
 
 // A line of one of the plan's source documents.
 struct Origin {
@@ -57,8 +57,10 @@ struct DeviceKind {
 
 struct Node {
   std::string name;
-  uint32_t device_kind = 0;  // index into Mesh::device_kinds
-  uint32_t slots = 0;        // devices, or sets of cores for kHost
+  uint32_t device_kind = 0;           // index into Mesh::device_kinds
+  uint32_t slots = 0;                 // devices, or sets of cores for kHost
+  uint32_t island = 0;                // number of its domain of fast links
+  std::vector<std::string> identity;  // of its physical devices in slot order; empty: any
   friend bool operator==(const Node&, const Node&) = default;
 };
 
@@ -73,6 +75,8 @@ struct Mesh {
   std::string name;
   bool emulated = false;  // several ranks may share a slot
   Transport transport = Transport::kInvalid;
+  std::string transport_version_min;  // such as 2.28.9; empty: any
+  std::string transport_version_max;
   std::vector<DeviceKind> device_kinds;
   std::vector<Node> nodes;
   std::vector<RankSlot> rank_slots;  // one per world rank
@@ -80,24 +84,90 @@ struct Mesh {
 };
 
 struct Limits {
-  uint32_t decode_tokens = 0;            // most tokens of one decode step
+  uint32_t decode_tokens = 0;            // most tokens of one decode step, of the whole expert group
   std::vector<uint32_t> decode_buckets;  // ascending; the last is decode_tokens
   uint32_t prefill_tokens = 0;           // most tokens of one prefill call
   uint32_t prefill_chunk = 0;            // it runs in chunks of at most this many
+  // The most that one dense group brings to a step; the limits above where the expert group is one dense group.
+  uint32_t rank_decode_tokens = 0;
+  uint32_t rank_prefill_tokens = 0;
   uint32_t sessions = 0;
   uint64_t per_session_bytes = 0;
   uint64_t headroom_bytes = 0;  // per device, never used
+  uint64_t capture_bytes = 0;   // per rank, of captured programs
+  Repack repack = Repack::kInvalid;
+  uint64_t repacked_bytes = 0;  // per rank, what repacked forms take beside the weights as stored
   friend bool operator==(const Limits&, const Limits&) = default;
 };
 
+// Heads of the attention; all 0 where the model does not say.
+struct Attention {
+  uint32_t heads = 0;
+  uint32_t kv_heads = 0;
+  uint32_t head_dim = 0;
+  friend bool operator==(const Attention&, const Attention&) = default;
+};
+
+// What is not MoE, in bytes of a replica: on the first stage, spread over all layers, on the last stage.
+struct OtherWeights {
+  uint64_t first = 0;
+  uint64_t layers = 0;
+  uint64_t last = 0;
+  friend bool operator==(const OtherWeights&, const OtherWeights&) = default;
+};
+
+// Neighbouring experts of which the best groups are kept; count 0: there are no groups.
+struct RouterGroups {
+  uint32_t count = 0;
+  uint32_t keep = 0;
+  GroupScore score = GroupScore::kInvalid;  // invalid where there are none
+  friend bool operator==(const RouterGroups&, const RouterGroups&) = default;
+};
+
+// How a token selects its experts. Biases and a token table are there where the layer class has their tensors.
 struct Router {
   Scoring scoring = Scoring::kInvalid;
+  float epsilon = 0;  // of sparsemixer; 0 otherwise
   RouteOrder order = RouteOrder::kInvalid;
   Renormalize renormalize = Renormalize::kInvalid;
+  float guard = 0;  // of sum_plus and sum_floor; 0 otherwise
+  RouterGroups groups;
   WeightPoint weight_applied = WeightPoint::kInvalid;
   Basis input = Basis::kInvalid;  // the router product's operands and result are rounded to this
   float scale = 0;                // routed scaling factor, finite and above 0
+  uint32_t vocabulary = 0;        // rows of the token table; 0 without one
   friend bool operator==(const Router&, const Router&) = default;
+};
+
+struct Activation {
+  ActivationKind kind = ActivationKind::kInvalid;
+  float alpha = 0;  // of swiglu_oai; 0 otherwise
+  float limit = 0;  // of swiglu_oai and swiglu_preclamp; 0 otherwise
+  friend bool operator==(const Activation&, const Activation&) = default;
+};
+
+// One merged MLP that every token passes; width 0: there is none.
+struct SharedExpert {
+  uint32_t width = 0;
+  SharedGate gate = SharedGate::kInvalid;
+  Activation activation;
+  SharedPlacement placement = SharedPlacement::kInvalid;
+  // One past the last column of each part: of the group's ranks tp-major (split), or of the tp ranks (owner).
+  std::vector<uint32_t> part_ends;
+  friend bool operator==(const SharedExpert&, const SharedExpert&) = default;
+};
+
+// A tensor of scales that belongs to a weight. `block` is what shares one scale: rows (outputs) and columns (inputs) of
+// the matrix; 0 x 0: all of it.
+struct SideTensor {
+  SideKind kind = SideKind::kInvalid;
+  DType dtype = DType::kInvalid;
+  std::string name;
+  uint32_t block_rows = 0;
+  uint32_t block_columns = 0;
+  ScaleApplies applies = ScaleApplies::kInvalid;
+  ScaleOf of = ScaleOf::kInvalid;  // of a fused tensor whose blocks have several rows; invalid otherwise
+  friend bool operator==(const SideTensor&, const SideTensor&) = default;
 };
 
 // One tensor class of a layer class. `name` is the checkpoint's own name with {layer} and, for a tensor per expert,
@@ -107,6 +177,9 @@ struct TensorClass {
   DType dtype = DType::kInvalid;
   std::string name;
   std::vector<ShapeAxis> shape;
+  GateUpLayout layout = GateUpLayout::kInvalid;  // of fused gate and up; invalid otherwise
+  uint32_t rotation = 0;                         // elements of a rotated block; 0: not rotated
+  std::vector<SideTensor> sides;                 // by kind
   friend bool operator==(const TensorClass&, const TensorClass&) = default;
 };
 
@@ -121,7 +194,7 @@ struct Value {
   friend bool operator==(const Value&, const Value&) = default;
 };
 
-// The one collective: sum of the addends over a group.
+// The one collective: sum of the addends over a group; a reduce-scatter leaves each rank the rows of its own tokens.
 struct Collective {
   CollectiveOp op = CollectiveOp::kInvalid;
   GroupKind group = GroupKind::kInvalid;
@@ -147,10 +220,12 @@ struct Buffer {
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
-// The work arena of all ranks that own `experts` experts and `columns` columns: one buffer per value.
+// The work arena of all ranks that own `experts` experts, `columns` columns of them and `shared_columns` of the shared
+// expert: one buffer per value.
 struct WorkLayout {
   uint32_t experts = 0;
   uint32_t columns = 0;
+  uint32_t shared_columns = 0;
   uint64_t grouped_rows = 0;  // proven capacity of scatter, in rows, whole tiles; 0 where nothing is scattered
   uint64_t arena_bytes = 0;
   std::vector<Buffer> buffers;
@@ -159,8 +234,9 @@ struct WorkLayout {
 
 struct Program {
   Phase phase = Phase::kInvalid;
-  uint32_t max_tokens = 0;  // of one step
+  uint32_t max_tokens = 0;  // of one step, of the whole expert group
   uint32_t tile_rows = 0;   // scatter pads each expert's rows to a multiple of it
+  uint32_t index_bits = 0;  // 32, or 64 where a value has more than 2^31 - 1 elements on some rank
   std::vector<Value> values;
   std::vector<Step> steps;
   std::vector<WorkLayout> layouts;
@@ -180,6 +256,23 @@ struct ExpertShard {
   friend bool operator==(const ExpertShard&, const ExpertShard&) = default;
 };
 
+// A further copy of an expert. Copy 0 is its ExpertShard, the others follow in the order of this list.
+struct ExpertCopy {
+  uint32_t expert = 0;
+  uint32_t owner = 0;
+  uint32_t local = 0;
+  friend bool operator==(const ExpertCopy&, const ExpertCopy&) = default;
+};
+
+// Slots that a measured load gives to experts, and to the busiest rank of the ep axis: with experts in equal contiguous
+// parts, and as placed. An expert's copies share its slots; a share is rounded up.
+struct LoadBalance {
+  std::vector<uint64_t> slots;  // per expert; empty: nothing was measured
+  uint64_t busiest_contiguous = 0;
+  uint64_t busiest = 0;
+  friend bool operator==(const LoadBalance&, const LoadBalance&) = default;
+};
+
 // All layers with the same shapes, router, owners and programs.
 struct LayerClass {
   std::vector<LayerRange> layers;  // ascending, disjoint
@@ -187,28 +280,51 @@ struct LayerClass {
   uint32_t top_k = 0;
   uint32_t intermediate = 0;
   Router router;
-  ActivationKind activation = ActivationKind::kInvalid;
+  Activation activation;
+  SharedExpert shared_expert;
   Residual residual = Residual::kInvalid;
   Basis gate_up_basis = Basis::kInvalid;
   Basis down_basis = Basis::kInvalid;
   std::vector<TensorClass> tensors;
   std::vector<ExpertShard> expert_shards;  // one per expert
-  std::vector<uint32_t> segment_ends;      // the canonical column segments of the intermediate axis, ascending
-  std::vector<uint32_t> tp_segment_ends;   // per tp coordinate: one past its last segment
-  std::vector<Program> programs;           // decode, prefill
+  std::vector<ExpertCopy> expert_copies;   // ascending by owner, then local
+  LoadBalance load;
+  std::vector<uint32_t> segment_ends;     // the canonical column segments of the intermediate axis, ascending
+  std::vector<uint32_t> tp_segment_ends;  // per tp coordinate: one past its last segment
+  uint32_t fraction_bits = 0;             // of the fixed point of an exact sum; 0 for another reduction
+  std::vector<Program> programs;          // decode, prefill
   friend bool operator==(const LayerClass&, const LayerClass&) = default;
 };
 
-// What a rank needs, in bytes; `total` is the sum of the lines above it and must fit `budget`.
+// What a rank needs, in bytes. Weights are loaded before the first step, so staging and work share the arena:
+// total = weights + other + repacked + max(staging, decode_work, prefill_work) + collective + communicator + capture +
+// sessions, and must fit `budget`.
 struct RankMemory {
-  uint64_t weights = 0;     // owned atoms as stored, and the router
-  uint64_t other = 0;       // its share of what is not MoE
-  uint64_t work = 0;        // the largest work arena
-  uint64_t collective = 0;  // buffers of the one collective, and what the transport takes
-  uint64_t sessions = 0;    // per-session state
+  uint64_t weights = 0;       // owned atoms as stored, router and tables
+  uint64_t other = 0;         // its share of what is not MoE
+  uint64_t repacked = 0;      // what repacked forms take beside them
+  uint64_t staging = 0;       // what is there twice while weights are repacked
+  uint64_t decode_work = 0;   // the largest work arena of a decode program
+  uint64_t prefill_work = 0;  // and of a prefill program
+  uint64_t collective = 0;    // buffers of the one collective and of the gather
+  uint64_t communicator = 0;  // what the transport takes
+  uint64_t capture = 0;
+  uint64_t sessions = 0;  // per-session state
   uint64_t total = 0;
   uint64_t budget = 0;  // memory - headroom of its device, at most what is usable; shared by the device's ranks
   friend bool operator==(const RankMemory&, const RankMemory&) = default;
+};
+
+// What one step of a phase is predicted to cost: a model, not a measurement, and nothing that a rank relies on.
+struct StepPrice {
+  uint32_t tokens = 0;
+  uint64_t weight_bytes = 0;   // read by the busiest rank of each stage, summed over stages
+  uint64_t operations = 0;     // floating-point, of the same ranks
+  uint64_t link_bytes = 0;     // that a rank receives inside an island
+  uint64_t between_bytes = 0;  // and between islands
+  uint64_t messages = 0;       // network operations one after the other
+  uint64_t nanoseconds = 0;
+  friend bool operator==(const StepPrice&, const StepPrice&) = default;
 };
 
 struct Plan {
@@ -217,26 +333,33 @@ struct Plan {
   std::string model_name;
   std::string model_family;
   std::string deployment_name;
-  std::vector<SourceDocument> sources;  // deployment, model, mesh
+  std::vector<SourceDocument> sources;  // deployment, model, mesh and, where experts are balanced, the load profile
 
   Mesh mesh;
   Degrees degrees;
   std::vector<uint32_t> stage_ends;  // per pp coordinate: one past its last layer
   uint32_t layers = 0;
   uint32_t hidden = 0;
-  uint64_t other_weights_bytes = 0;  // of a replica
+  Attention attention;
+  KvHeads kv_heads = KvHeads::kInvalid;
+  OtherWeights other_weights;
 
   Limits limits;
+  ExpertPlacement expert_placement = ExpertPlacement::kInvalid;
+  CopyChoice copy_choice = CopyChoice::kInvalid;
   Reduction reduction = Reduction::kInvalid;
+  double exact_bound = 0;  // of an exact sum: every addend is below it; 0 for another reduction
   ReduceAlgorithm reduce_algorithm = ReduceAlgorithm::kInvalid;
   Basis output = Basis::kInvalid;
   Numerics numerics = Numerics::kInvalid;
   FailureScope failure_scope = FailureScope::kInvalid;
 
   WeightSource weight_source = WeightSource::kInvalid;
+  uint64_t weight_seed = 0;                  // of synthetic weights; 0 otherwise
   std::vector<std::string> ignored_tensors;  // patterns of checkpoint tensors that no step reads
   std::vector<LayerClass> layer_classes;
   std::vector<RankMemory> memory;  // one per world rank
+  std::vector<StepPrice> prices;   // decode, prefill; empty where the mesh does not state its rates
   Sha256Digest execution_fingerprint{};
 
   friend bool operator==(const Plan&, const Plan&) = default;

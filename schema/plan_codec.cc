@@ -52,6 +52,13 @@ class Encoder {
     return builder_.CreateVector(packed);
   }
 
+  Offset<Vector<Offset<flatbuffers::String>>> Texts(const std::vector<std::string>& texts) {
+    std::vector<Offset<flatbuffers::String>> packed;
+    packed.reserve(texts.size());
+    for (const std::string& text : texts) packed.push_back(Text(text));
+    return builder_.CreateVector(packed);
+  }
+
   // A vector of frozen structs.
   template <class Wire, class T, class F>
   Offset<Vector<const Wire*>> Structs(const std::vector<T>& items, F make) {
@@ -73,7 +80,9 @@ class Encoder {
   }
 
   Offset<wire::Node> Pack(const Node& node) {
-    return wire::CreateNode(builder_, Text(node.name), node.device_kind, node.slots);
+    const auto name = Text(node.name);
+    const auto identity = Texts(node.identity);
+    return wire::CreateNode(builder_, name, node.device_kind, node.slots, node.island, identity);
   }
 
   Offset<wire::Mesh> Pack(const Mesh& mesh) {
@@ -82,18 +91,42 @@ class Encoder {
     const auto nodes = Tables<wire::Node>(mesh.nodes);
     const auto slots = Structs<wire::RankSlotStruct>(
         mesh.rank_slots, [](const RankSlot& s) { return wire::RankSlotStruct(s.node, s.slot); });
-    return wire::CreateMesh(builder_, name, mesh.emulated, Wire(mesh.transport), kinds, nodes, slots);
+    const auto version_min = Text(mesh.transport_version_min);
+    const auto version_max = Text(mesh.transport_version_max);
+    return wire::CreateMesh(builder_, name, mesh.emulated, Wire(mesh.transport), kinds, nodes, slots, version_min,
+                            version_max);
   }
 
   Offset<wire::Limits> Pack(const Limits& limits) {
     const auto buckets = builder_.CreateVector(limits.decode_buckets);
     return wire::CreateLimits(builder_, limits.decode_tokens, buckets, limits.prefill_tokens, limits.prefill_chunk,
-                              limits.sessions, limits.per_session_bytes, limits.headroom_bytes);
+                              limits.sessions, limits.per_session_bytes, limits.headroom_bytes,
+                              limits.rank_decode_tokens, limits.rank_prefill_tokens, limits.capture_bytes,
+                              Wire(limits.repack), limits.repacked_bytes);
+  }
+
+  static wire::ActivationStruct Pack(const Activation& activation) {
+    return wire::ActivationStruct(Wire(activation.kind), activation.alpha, activation.limit);
   }
 
   Offset<wire::Router> Pack(const Router& router) {
+    const RouterGroups& g = router.groups;
+    const wire::RouterGroupsStruct groups(g.count, g.keep, Wire(g.score));
     return wire::CreateRouter(builder_, Wire(router.scoring), Wire(router.order), Wire(router.renormalize),
-                              Wire(router.weight_applied), Wire(router.input), router.scale);
+                              Wire(router.weight_applied), Wire(router.input), router.scale, router.epsilon,
+                              router.guard, &groups, router.vocabulary);
+  }
+
+  Offset<wire::SharedExpert> Pack(const SharedExpert& shared) {
+    const auto ends = builder_.CreateVector(shared.part_ends);
+    const wire::ActivationStruct activation = Pack(shared.activation);
+    return wire::CreateSharedExpert(builder_, shared.width, Wire(shared.gate), &activation, Wire(shared.placement),
+                                    ends);
+  }
+
+  Offset<wire::SideTensor> Pack(const SideTensor& side) {
+    return wire::CreateSideTensor(builder_, Wire(side.kind), Wire(side.dtype), Text(side.name), side.block_rows,
+                                  side.block_columns, Wire(side.applies), Wire(side.of));
   }
 
   Offset<wire::TensorClass> Pack(const TensorClass& tensor) {
@@ -101,7 +134,13 @@ class Encoder {
     std::vector<uint8_t> shape;
     for (const ShapeAxis axis : tensor.shape) shape.push_back(Wire(axis));
     const auto axes = builder_.CreateVector(shape);
-    return wire::CreateTensorClass(builder_, Wire(tensor.role), Wire(tensor.dtype), name, axes);
+    const auto sides = Tables<wire::SideTensor>(tensor.sides);
+    return wire::CreateTensorClass(builder_, Wire(tensor.role), Wire(tensor.dtype), name, axes, Wire(tensor.layout),
+                                   tensor.rotation, sides);
+  }
+
+  Offset<wire::LoadBalance> Pack(const LoadBalance& load) {
+    return wire::CreateLoadBalance(builder_, builder_.CreateVector(load.slots), load.busiest_contiguous, load.busiest);
   }
 
   Offset<wire::Step> Pack(const Step& step) {
@@ -119,7 +158,7 @@ class Encoder {
     const auto buffers = Structs<wire::BufferStruct>(
         layout.buffers, [](const Buffer& b) { return wire::BufferStruct(b.offset, b.bytes); });
     return wire::CreateWorkLayout(builder_, layout.experts, layout.columns, layout.grouped_rows, layout.arena_bytes,
-                                  buffers);
+                                  buffers, layout.shared_columns);
   }
 
   Offset<wire::Program> Pack(const Program& program) {
@@ -129,7 +168,7 @@ class Encoder {
     const auto steps = Tables<wire::Step>(program.steps);
     const auto layouts = Tables<wire::WorkLayout>(program.layouts);
     return wire::CreateProgram(builder_, Wire(program.phase), program.max_tokens, program.tile_rows, values, steps,
-                               layouts);
+                               layouts, program.index_bits);
   }
 
   Offset<wire::LayerClass> Pack(const LayerClass& c) {
@@ -142,9 +181,14 @@ class Encoder {
     const auto segments = builder_.CreateVector(c.segment_ends);
     const auto tp_segments = builder_.CreateVector(c.tp_segment_ends);
     const auto programs = Tables<wire::Program>(c.programs);
-    return wire::CreateLayerClass(builder_, layers, c.experts, c.top_k, c.intermediate, router, Wire(c.activation),
+    const auto shared = Pack(c.shared_expert);
+    const auto copies = Structs<wire::ExpertCopyStruct>(
+        c.expert_copies, [](const ExpertCopy& e) { return wire::ExpertCopyStruct(e.expert, e.owner, e.local); });
+    const auto load = Pack(c.load);
+    const wire::ActivationStruct activation = Pack(c.activation);
+    return wire::CreateLayerClass(builder_, layers, c.experts, c.top_k, c.intermediate, router, &activation,
                                   Wire(c.residual), Wire(c.gate_up_basis), Wire(c.down_basis), tensors, experts,
-                                  segments, tp_segments, programs);
+                                  segments, tp_segments, programs, shared, copies, load, c.fraction_bits);
   }
 
   Offset<wire::Plan> Pack(const Plan& plan) {
@@ -156,22 +200,29 @@ class Encoder {
     const auto mesh = Pack(plan.mesh);
     const auto stages = builder_.CreateVector(plan.stage_ends);
     const auto limits = Pack(plan.limits);
-    std::vector<Offset<flatbuffers::String>> patterns;
-    for (const std::string& pattern : plan.ignored_tensors) patterns.push_back(Text(pattern));
-    const auto ignored = builder_.CreateVector(patterns);
+    const auto ignored = Texts(plan.ignored_tensors);
     const auto classes = Tables<wire::LayerClass>(plan.layer_classes);
     const auto memory = Structs<wire::RankMemoryStruct>(plan.memory, [](const RankMemory& m) {
-      return wire::RankMemoryStruct(m.weights, m.other, m.work, m.collective, m.sessions, m.total, m.budget);
+      return wire::RankMemoryStruct(m.weights, m.other, m.repacked, m.staging, m.decode_work, m.prefill_work,
+                                    m.collective, m.communicator, m.capture, m.sessions, m.total, m.budget);
+    });
+    const auto prices = Structs<wire::StepPriceStruct>(plan.prices, [](const StepPrice& p) {
+      return wire::StepPriceStruct(p.tokens, p.weight_bytes, p.operations, p.link_bytes, p.between_bytes, p.messages,
+                                   p.nanoseconds);
     });
     const wire::Digest schema = meshseal::Pack(plan.schema_fingerprint);
     const wire::Digest execution = meshseal::Pack(plan.execution_fingerprint);
     const Degrees& d = plan.degrees;
     const wire::DegreesStruct degrees(d.dp, d.pp, d.tp, d.ep, d.dense_tp);
+    const wire::AttentionStruct attention(plan.attention.heads, plan.attention.kv_heads, plan.attention.head_dim);
+    const OtherWeights& o = plan.other_weights;
+    const wire::OtherWeightsStruct other(o.first, o.layers, o.last);
     return wire::CreatePlan(builder_, kPlanFormatMajor, kPlanFormatMinor, compiler_version, &schema, model_name,
                             model_family, deployment_name, sources, mesh, &degrees, stages, plan.layers, plan.hidden,
-                            plan.other_weights_bytes, limits, Wire(plan.reduction), Wire(plan.reduce_algorithm),
-                            Wire(plan.output), Wire(plan.numerics), Wire(plan.failure_scope), Wire(plan.weight_source),
-                            ignored, classes, memory, &execution);
+                            &other, limits, Wire(plan.reduction), Wire(plan.reduce_algorithm), Wire(plan.output),
+                            Wire(plan.numerics), Wire(plan.failure_scope), Wire(plan.weight_source), ignored, classes,
+                            memory, &execution, &attention, Wire(plan.kv_heads), Wire(plan.expert_placement),
+                            Wire(plan.copy_choice), plan.exact_bound, plan.weight_seed, prices);
   }
 
   FlatBufferBuilder builder_;
@@ -197,20 +248,31 @@ class Decoder {
     plan.stage_ends = Scalars(from.stage_ends());
     plan.layers = from.layers();
     plan.hidden = from.hidden();
-    plan.other_weights_bytes = from.other_weights_bytes();
+    const wire::AttentionStruct& attention = *from.attention();
+    plan.attention = {attention.heads(), attention.kv_heads(), attention.head_dim()};
+    plan.kv_heads = static_cast<KvHeads>(from.kv_heads());
+    const wire::OtherWeightsStruct& other = *from.other_weights();
+    plan.other_weights = {other.first(), other.layers(), other.last()};
     plan.limits = Unpack(*from.limits());
+    plan.expert_placement = static_cast<ExpertPlacement>(from.expert_placement());
+    plan.copy_choice = static_cast<CopyChoice>(from.copy_choice());
     plan.reduction = static_cast<Reduction>(from.reduction());
+    plan.exact_bound = from.exact_bound();
     plan.reduce_algorithm = static_cast<ReduceAlgorithm>(from.reduce_algorithm());
     plan.output = static_cast<Basis>(from.output());
     plan.numerics = static_cast<Numerics>(from.numerics());
     plan.failure_scope = static_cast<FailureScope>(from.failure_scope());
     plan.weight_source = static_cast<WeightSource>(from.weight_source());
-    if (Take(from.ignored_tensors()->size() * sizeof(Offset<flatbuffers::String>))) {
-      for (const flatbuffers::String* pattern : *from.ignored_tensors()) plan.ignored_tensors.push_back(Text(pattern));
-    }
+    plan.weight_seed = from.weight_seed();
+    plan.ignored_tensors = Texts(from.ignored_tensors());
     plan.layer_classes = Tables<LayerClass>(from.layer_classes());
     plan.memory = Structs<RankMemory>(from.memory(), [](const wire::RankMemoryStruct& m) {
-      return RankMemory{m.weights(), m.other(), m.work(), m.collective(), m.sessions(), m.total(), m.budget()};
+      return RankMemory{m.weights(),    m.other(),        m.repacked(), m.staging(),  m.decode_work(), m.prefill_work(),
+                        m.collective(), m.communicator(), m.capture(),  m.sessions(), m.total(),       m.budget()};
+    });
+    plan.prices = Structs<StepPrice>(from.prices(), [](const wire::StepPriceStruct& p) {
+      return StepPrice{p.tokens(),        p.weight_bytes(), p.operations(), p.link_bytes(),
+                       p.between_bytes(), p.messages(),     p.nanoseconds()};
     });
     plan.execution_fingerprint = Unpack(*from.execution_fingerprint());
     return plan;
@@ -229,6 +291,14 @@ class Decoder {
 
   std::string Text(const flatbuffers::String* from) { return Take(from->size()) ? from->str() : std::string(); }
 
+  std::vector<std::string> Texts(const Vector<Offset<flatbuffers::String>>* from) {
+    std::vector<std::string> texts;
+    if (!Take(from->size() * sizeof(Offset<flatbuffers::String>))) return texts;
+    texts.reserve(from->size());
+    for (const flatbuffers::String* text : *from) texts.push_back(Text(text));
+    return texts;
+  }
+
   template <class T, class Wire>
   std::vector<T> Tables(const Vector<Offset<Wire>>* from) {
     std::vector<T> items;
@@ -238,18 +308,26 @@ class Decoder {
     return items;
   }
 
+  // An empty vector has no elements to align, and the writer does not align it.
+  template <class Element, class V>
+  static bool IsMisaligned(const V& from) {
+    return from.size() > 0 && reinterpret_cast<uintptr_t>(from.Data()) % alignof(Element) != 0;
+  }
+
   template <class T, class Wire, class F>
   std::vector<T> Structs(const Vector<const Wire*>* from, F make) {
     std::vector<T> items;
-    if (reinterpret_cast<uintptr_t>(from->Data()) % alignof(Wire) != 0) fault_ = "a vector is misaligned";
+    if (IsMisaligned<Wire>(*from)) fault_ = "a vector is misaligned";
     if (!Take(from->size() * sizeof(Wire))) return items;
     items.reserve(from->size());
     for (const Wire* item : *from) items.push_back(make(*item));
     return items;
   }
 
-  std::vector<uint32_t> Scalars(const Vector<uint32_t>* from) {
-    if (!Take(from->size() * sizeof(uint32_t))) return {};
+  template <class T>
+  std::vector<T> Scalars(const Vector<T>* from) {
+    if (IsMisaligned<T>(*from)) fault_ = "a vector is misaligned";
+    if (!Take(from->size() * sizeof(T))) return {};
     return {from->begin(), from->end()};
   }
 
@@ -266,13 +344,17 @@ class Decoder {
             from.communicator_bytes()};
   }
 
-  Node Unpack(const wire::Node& from) { return {Text(from.name()), from.device_kind(), from.slots()}; }
+  Node Unpack(const wire::Node& from) {
+    return {Text(from.name()), from.device_kind(), from.slots(), from.island(), Texts(from.identity())};
+  }
 
   Mesh Unpack(const wire::Mesh& from) {
     Mesh mesh;
     mesh.name = Text(from.name());
     mesh.emulated = from.emulated();
     mesh.transport = static_cast<Transport>(from.transport());
+    mesh.transport_version_min = Text(from.transport_version_min());
+    mesh.transport_version_max = Text(from.transport_version_max());
     mesh.device_kinds = Tables<DeviceKind>(from.device_kinds());
     mesh.nodes = Tables<Node>(from.nodes());
     mesh.rank_slots = Structs<RankSlot>(from.rank_slots(), [](const wire::RankSlotStruct& s) {
@@ -282,24 +364,59 @@ class Decoder {
   }
 
   Limits Unpack(const wire::Limits& from) {
-    return {from.decode_tokens(), Scalars(from.decode_buckets()), from.prefill_tokens(), from.prefill_chunk(),
-            from.sessions(),      from.per_session_bytes(),       from.headroom_bytes()};
+    return {from.decode_tokens(), Scalars(from.decode_buckets()),     from.prefill_tokens(),
+            from.prefill_chunk(), from.rank_decode_tokens(),          from.rank_prefill_tokens(),
+            from.sessions(),      from.per_session_bytes(),           from.headroom_bytes(),
+            from.capture_bytes(), static_cast<Repack>(from.repack()), from.repacked_bytes()};
+  }
+
+  static Activation Unpack(const wire::ActivationStruct& from) {
+    return {static_cast<ActivationKind>(from.kind()), from.alpha(), from.limit()};
   }
 
   static Router Unpack(const wire::Router& from) {
+    const wire::RouterGroupsStruct& groups = *from.groups();
     return {static_cast<Scoring>(from.scoring()),
+            from.epsilon(),
             static_cast<RouteOrder>(from.order()),
             static_cast<Renormalize>(from.renormalize()),
+            from.guard(),
+            {groups.count(), groups.keep(), static_cast<GroupScore>(groups.score())},
             static_cast<WeightPoint>(from.weight_applied()),
             static_cast<Basis>(from.input()),
-            from.scale()};
+            from.scale(),
+            from.vocabulary()};
+  }
+
+  SharedExpert Unpack(const wire::SharedExpert& from) {
+    return {from.width(), static_cast<SharedGate>(from.gate()), Unpack(*from.activation()),
+            static_cast<SharedPlacement>(from.placement()), Scalars(from.part_ends())};
+  }
+
+  SideTensor Unpack(const wire::SideTensor& from) {
+    return {static_cast<SideKind>(from.kind()),
+            static_cast<DType>(from.dtype()),
+            Text(from.name()),
+            from.block_rows(),
+            from.block_columns(),
+            static_cast<ScaleApplies>(from.applies()),
+            static_cast<ScaleOf>(from.of())};
   }
 
   TensorClass Unpack(const wire::TensorClass& from) {
-    TensorClass tensor{static_cast<TensorRole>(from.role()), static_cast<DType>(from.dtype()), Text(from.name()), {}};
-    if (!Take(from.shape()->size())) return tensor;
-    for (const uint8_t axis : *from.shape()) tensor.shape.push_back(static_cast<ShapeAxis>(axis));
+    TensorClass tensor;
+    tensor.role = static_cast<TensorRole>(from.role());
+    tensor.dtype = static_cast<DType>(from.dtype());
+    tensor.name = Text(from.name());
+    for (const uint8_t axis : Scalars(from.shape())) tensor.shape.push_back(static_cast<ShapeAxis>(axis));
+    tensor.layout = static_cast<GateUpLayout>(from.layout());
+    tensor.rotation = from.rotation();
+    tensor.sides = Tables<SideTensor>(from.sides());
     return tensor;
+  }
+
+  LoadBalance Unpack(const wire::LoadBalance& from) {
+    return {Scalars(from.slots()), from.busiest_contiguous(), from.busiest()};
   }
 
   Step Unpack(const wire::Step& from) {
@@ -317,7 +434,11 @@ class Decoder {
   }
 
   WorkLayout Unpack(const wire::WorkLayout& from) {
-    return {from.experts(), from.columns(), from.grouped_rows(), from.arena_bytes(),
+    return {from.experts(),
+            from.columns(),
+            from.shared_columns(),
+            from.grouped_rows(),
+            from.arena_bytes(),
             Structs<Buffer>(from.buffers(), [](const wire::BufferStruct& b) {
               return Buffer{b.offset(), b.bytes()};
             })};
@@ -328,6 +449,7 @@ class Decoder {
     program.phase = static_cast<Phase>(from.phase());
     program.max_tokens = from.max_tokens();
     program.tile_rows = from.tile_rows();
+    program.index_bits = from.index_bits();
     program.values = Structs<Value>(from.values(), [](const wire::ValueStruct& v) {
       return Value{static_cast<ValueOrder>(v.order()), static_cast<ValueWidth>(v.width()),
                    static_cast<RowSet>(v.rows()),      static_cast<AxisPlacement>(v.tp()),
@@ -347,7 +469,8 @@ class Decoder {
     c.top_k = from.top_k();
     c.intermediate = from.intermediate();
     c.router = Unpack(*from.router());
-    c.activation = static_cast<ActivationKind>(from.activation());
+    c.activation = Unpack(*from.activation());
+    c.shared_expert = Unpack(*from.shared_expert());
     c.residual = static_cast<Residual>(from.residual());
     c.gate_up_basis = static_cast<Basis>(from.gate_up_basis());
     c.down_basis = static_cast<Basis>(from.down_basis());
@@ -355,8 +478,13 @@ class Decoder {
     c.expert_shards = Structs<ExpertShard>(from.expert_shards(), [](const wire::ExpertShardStruct& e) {
       return ExpertShard{e.owner(), e.local()};
     });
+    c.expert_copies = Structs<ExpertCopy>(from.expert_copies(), [](const wire::ExpertCopyStruct& e) {
+      return ExpertCopy{e.expert(), e.owner(), e.local()};
+    });
+    c.load = Unpack(*from.load());
     c.segment_ends = Scalars(from.segment_ends());
     c.tp_segment_ends = Scalars(from.tp_segment_ends());
+    c.fraction_bits = from.fraction_bits();
     c.programs = Tables<Program>(from.programs());
     return c;
   }

@@ -41,12 +41,13 @@ struct PlanDiff {
   PlanRelation relation = PlanRelation::kSame;
   bool same_execution = false;  // the ranks' execution fingerprints are equal
   FieldChanges origin;
-  FieldChanges plan;  // names, degrees, layers
+  FieldChanges plan;  // names, degrees, layers, attention, placement
   FieldChanges mesh;
   FieldChanges limits;
   FieldChanges numerics;
-  FieldChanges weights;              // source, ignored tensors, bytes that are not MoE
+  FieldChanges weights;              // source, seed, ignored tensors, bytes that are not MoE
   std::vector<LayerChanges> layers;  // ascending by first layer
+  FieldChanges prices;               // what the compiler predicted: nothing that a rank relies on
   // Who holds what, and memory; the refusal when a plan does not say it coherently.
   absl::StatusOr<PlanMoves> moves;
   Both<std::optional<uint32_t>> largest_rank;  // by total memory, the lowest of equals

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "schema/memory_lines.h"
 
 namespace meshseal {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Raised when a field's meaning changes or it goes away.
-constexpr int kJsonVersion = 1;
+constexpr int kJsonVersion = 2;
 
 const char* RelationWord(PlanRelation relation) {
   switch (relation) {
@@ -62,9 +63,9 @@ Json Of(const WeightBytes& bytes) {
 
 Json Of(const std::optional<RankMemory>& memory) {
   if (!memory.has_value()) return Json();
-  return {{"weights", memory->weights},       {"other", memory->other},       {"work", memory->work},
-          {"collective", memory->collective}, {"sessions", memory->sessions}, {"total", memory->total},
-          {"budget", memory->budget}};
+  Json json = Json::object();
+  for (const MemoryLine& line : kMemoryLines) json[line.field] = (*memory).*line.bytes;
+  return json;
 }
 
 Json Place(const SlotMoves& slot) { return {{"node", slot.node}, {"slot", slot.slot}, {"nth", slot.nth}}; }
@@ -73,8 +74,9 @@ Json Of(const PlanMoves& moves, const SlotMoves& slot) {
   Json json = Place(slot);
   json["rank"] = {{"a", Nullable(slot.rank.a)}, {"b", Nullable(slot.rank.b)}};
   json["weights"] = Of(slot.weights);
-  json["router"] = Of(slot.router);
+  json["replicated"] = Of(slot.replicated);
   json["from_checkpoint"] = slot.from_checkpoint;
+  json["sent"] = slot.sent;
   json["sources"] = List(slot.sources, [&moves](const MoveSource& source) {
     Json place = Place(moves.slots[source.slot]);
     place["bytes"] = source.bytes;
@@ -84,7 +86,8 @@ Json Of(const PlanMoves& moves, const SlotMoves& slot) {
   json["holdings"] = List(slot.holdings, [](const Holding& holding) {
     return Json{{"layers", Of(holding.layers)},
                 {"experts", {{"a", Of(holding.experts.a)}, {"b", Of(holding.experts.b)}}},
-                {"columns", {{"a", Of(holding.columns.a)}, {"b", Of(holding.columns.b)}}}};
+                {"columns", {{"a", Of(holding.columns.a)}, {"b", Of(holding.columns.b)}}},
+                {"shared_columns", {{"a", Of(holding.shared_columns.a)}, {"b", Of(holding.shared_columns.b)}}}};
   });
   json["memory"] = {{"a", Of(slot.memory.a)}, {"b", Of(slot.memory.b)}};
   return json;
@@ -94,7 +97,7 @@ Json Of(const absl::StatusOr<PlanMoves>& moves) {
   if (!moves.ok()) return Json();
   return {{"same_weights", moves->same_weights},
           {"weights", Of(moves->weights)},
-          {"router", Of(moves->router)},
+          {"replicated", Of(moves->replicated)},
           {"from_checkpoint", moves->from_checkpoint},
           {"slots", List(moves->slots, [&moves](const SlotMoves& slot) { return Of(*moves, slot); })}};
 }
@@ -117,6 +120,7 @@ std::string PlanDiffJson(const Both<PlanFile>& files, const PlanDiff* diff) {
     json["layers"] = List(diff->layers, [](const LayerChanges& layers) {
       return Json{{"layers", Of(layers.layers)}, {"changes", Of(layers.changes)}};
     });
+    json["prices"] = Of(diff->prices);
     json["moves"] = Of(diff->moves);
     json["moves_unknown"] = diff->moves.ok() ? Json() : Json(std::string(diff->moves.status().message()));
     json["largest_rank"] = {{"a", Nullable(diff->largest_rank.a)}, {"b", Nullable(diff->largest_rank.b)}};

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "schema/byte_text.h"
+#include "schema/memory_lines.h"
+#include "schema/plan_words.h"
 
 namespace meshseal {
 namespace {
@@ -15,46 +16,9 @@ namespace {
 // Longest lists that are printed whole.
 constexpr size_t kMostLines = 64;    // fields, slots
 constexpr size_t kShownSources = 4;  // slots that one slot receives from
-constexpr size_t kMostIntervals = 8;
-
-// Names of a refused plan may be any bytes.
-std::string Shown(const std::string& text) { return absl::Utf8SafeCEscape(text); }
 
 std::string MoreText(size_t more, absl::string_view what) {
   return absl::StrCat("  and ", more, " more ", what, ": --format json has them all\n");
-}
-
-// "[0,32)", "[0,3)+[6,9)", "0,4,..,28" for single numbers at equal distances; cut when there are many.
-std::string IntervalsText(const Intervals& intervals) {
-  if (intervals.empty()) return "none";
-  if (intervals.size() > 2) {
-    const uint32_t stride = intervals[1].first - intervals[0].first;
-    bool regular = true;
-    for (size_t i = 0; i < intervals.size(); ++i) {
-      regular &= intervals[i].last == intervals[i].first + 1;
-      regular &= i == 0 || intervals[i].first - intervals[i - 1].first == stride;
-    }
-    if (regular) return absl::StrCat(intervals[0].first, ",", intervals[1].first, ",..,", intervals.back().first);
-  }
-  std::vector<std::string> parts;
-  for (size_t i = 0; i < intervals.size() && i < kMostIntervals; ++i) {
-    parts.push_back(absl::StrCat("[", intervals[i].first, ",", intervals[i].last, ")"));
-  }
-  if (intervals.size() > kMostIntervals) parts.push_back(absl::StrCat(intervals.size() - kMostIntervals, " more"));
-  return absl::StrJoin(parts, "+");
-}
-
-std::string ColumnsText(const Interval& columns) { return absl::StrCat("[", columns.first, ",", columns.last, ")"); }
-
-std::string LayersText(const Intervals& layers) {
-  std::vector<std::string> parts;
-  for (size_t i = 0; i < layers.size() && i < kMostIntervals; ++i) {
-    parts.push_back(layers[i].last == layers[i].first + 1 ? absl::StrCat(layers[i].first)
-                                                          : absl::StrCat(layers[i].first, "-", layers[i].last - 1));
-  }
-  if (layers.size() > kMostIntervals) parts.push_back(absl::StrCat("and ", layers.size() - kMostIntervals, " ranges"));
-  const bool one = layers.size() == 1 && layers[0].last == layers[0].first + 1;
-  return absl::StrCat(one ? "layer " : "layers ", absl::StrJoin(parts, ","));
 }
 
 // "7.1 GiB -> 7.6 GiB"; where that reads the same, the bytes between them.
@@ -103,12 +67,20 @@ std::string HoldingText(const Holding& h) {
   for (const auto& [verb, intervals] : kinds) {
     if (!intervals.empty()) experts.push_back(absl::StrCat(IntervalsText(intervals), " ", verb));
   }
-  const std::string columns = h.experts.a.empty()   ? ColumnsText(h.columns.b)
-                              : h.experts.b.empty() ? ColumnsText(h.columns.a)
-                              : h.columns.a == h.columns.b
-                                  ? ColumnsText(h.columns.a)
-                                  : absl::StrCat(ColumnsText(h.columns.a), " -> ", ColumnsText(h.columns.b));
-  return absl::StrCat(LayersText(h.layers), ": experts ", absl::StrJoin(experts, ", "), "; columns ", columns);
+  const auto columns = [](const Both<Interval>& of) {
+    if (of.a == of.b || Count(of.a) == 0) return IntervalText(of.b);
+    return Count(of.b) == 0 ? IntervalText(of.a) : absl::StrCat(IntervalText(of.a), " -> ", IntervalText(of.b));
+  };
+  const auto count = [](const Interval& of) { return Count(of) == 0 ? "none" : IntervalText(of); };
+  const Both<Interval>& shared = h.shared_columns;
+  std::string shared_text;
+  if (!(shared.a == shared.b)) {
+    shared_text = absl::StrCat("; shared columns ", count(shared.a), " -> ", count(shared.b));
+  } else if (Count(shared.a) > 0) {
+    shared_text = absl::StrCat("; shared columns ", IntervalText(shared.a));
+  }
+  return absl::StrCat(LayersText(h.layers), ": experts ", absl::StrJoin(experts, ", "), "; columns ",
+                      columns(h.columns), shared_text);
 }
 
 std::string WeightsText(const WeightBytes& bytes) {
@@ -158,7 +130,8 @@ void AppendMoves(const PlanMoves& moves, std::string* text) {
     if (!Moves(slot)) continue;
     if (listed++ == kMostLines) break;
     absl::StrAppend(text, "  ", SlotText(slot), " (", RankText(slot.rank), ") ", WeightsText(slot.weights),
-                    SourcesText(moves, slot), "\n");
+                    SourcesText(moves, slot), slot.sent == 0 ? "" : absl::StrCat("; sends ", ByteText(slot.sent)),
+                    "\n");
     for (size_t i = 0; i < slot.holdings.size() && i < kMostIntervals; ++i) {
       absl::StrAppend(text, "    ", HoldingText(slot.holdings[i]), "\n");
     }
@@ -179,19 +152,11 @@ std::string MemoryText(const SlotMoves& slot) {
     };
     return absl::StrCat("total ", total(a), " -> ", total(b));
   }
-  struct Line {
-    const char* name;
-    uint64_t RankMemory::*bytes;
-  };
-  constexpr Line kLines[] = {{"weights", &RankMemory::weights},   {"not MoE", &RankMemory::other},
-                             {"work", &RankMemory::work},         {"collective", &RankMemory::collective},
-                             {"sessions", &RankMemory::sessions}, {"total", &RankMemory::total},
-                             {"budget", &RankMemory::budget}};
   std::vector<std::string> parts;
-  for (const Line& line : kLines) {
+  for (const MemoryLine& line : kMemoryLines) {
     const uint64_t bytes_a = (*a).*line.bytes;
     const uint64_t bytes_b = (*b).*line.bytes;
-    if (bytes_a != bytes_b) parts.push_back(absl::StrCat(line.name, " ", ByteChangeText(bytes_a, bytes_b)));
+    if (bytes_a != bytes_b) parts.push_back(absl::StrCat(line.words, " ", ByteChangeText(bytes_a, bytes_b)));
   }
   if (a->budget == b->budget) parts.push_back(absl::StrCat("budget ", ByteText(b->budget)));
   return absl::StrJoin(parts, ", ");
@@ -268,6 +233,7 @@ std::string PlanDiffText(const Both<PlanFile>& files, const PlanDiff* diff) {
   AppendChanges("weights source", diff->weights, &text);
   AppendChanges("origin", diff->origin, &text);
   for (const LayerChanges& layers : diff->layers) AppendChanges(LayersText(layers.layers), layers.changes, &text);
+  AppendChanges("predicted, not measured", diff->prices, &text);
   if (!diff->moves.ok()) {
     absl::StrAppend(
         &text, "weights and memory per slot: not compared: ", Shown(std::string(diff->moves.status().message())), "\n");

@@ -2,8 +2,11 @@
 
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "schema/memory_lines.h"
+#include "schema/plan_words.h"
 #include "schema/reason.h"
 
 namespace meshseal {
@@ -12,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Raised when a field's meaning changes or it goes away.
-constexpr int kJsonVersion = 1;
+constexpr int kJsonVersion = 2;
 
 // A list of Json(item) of each item.
 template <class T, class F>
@@ -22,10 +25,24 @@ Json List(const std::vector<T>& items, F make) {
   return list;
 }
 
+// A word that is only there where something else is: null without it.
+template <class E>
+Json Optional(E term) {
+  return term == E::kInvalid ? Json() : Json(WordOf(term));
+}
+
+// The shortest number that is the same float.
+Json Of(float value) {
+  double shortest = value;
+  (void)absl::SimpleAtod(NumberText(value), &shortest);  // what NumberText writes is a number
+  return shortest;
+}
+
 Json Of(const Mesh& mesh) {
   return {{"name", mesh.name},
           {"emulated", mesh.emulated},
           {"transport", WordOf(mesh.transport)},
+          {"transport_version", {{"min", mesh.transport_version_min}, {"max", mesh.transport_version_max}}},
           {"device_kinds", List(mesh.device_kinds,
                                 [](const DeviceKind& kind) {
                                   return Json{{"name", kind.name},
@@ -36,7 +53,11 @@ Json Of(const Mesh& mesh) {
                                 })},
           {"nodes", List(mesh.nodes,
                          [](const Node& node) {
-                           return Json{{"name", node.name}, {"device_kind", node.device_kind}, {"slots", node.slots}};
+                           return Json{{"name", node.name},
+                                       {"device_kind", node.device_kind},
+                                       {"slots", node.slots},
+                                       {"island", node.island},
+                                       {"identity", node.identity}};
                          })},
           {"rank_slots", List(mesh.rank_slots, [](const RankSlot& slot) {
              return Json{{"node", slot.node}, {"slot", slot.slot}};
@@ -48,9 +69,14 @@ Json Of(const Limits& limits) {
           {"decode_buckets", limits.decode_buckets},
           {"prefill_tokens", limits.prefill_tokens},
           {"prefill_chunk", limits.prefill_chunk},
+          {"rank_decode_tokens", limits.rank_decode_tokens},
+          {"rank_prefill_tokens", limits.rank_prefill_tokens},
           {"sessions", limits.sessions},
           {"per_session_bytes", limits.per_session_bytes},
-          {"headroom_bytes", limits.headroom_bytes}};
+          {"headroom_bytes", limits.headroom_bytes},
+          {"capture_bytes", limits.capture_bytes},
+          {"repack", WordOf(limits.repack)},
+          {"repacked_bytes", limits.repacked_bytes}};
 }
 
 Json Of(const Value& value) {
@@ -77,6 +103,7 @@ Json Of(const Step& step) {
 Json Of(const WorkLayout& layout) {
   return {{"experts", layout.experts},
           {"columns", layout.columns},
+          {"shared_columns", layout.shared_columns},
           {"grouped_rows", layout.grouped_rows},
           {"arena_bytes", layout.arena_bytes},
           {"buffers", List(layout.buffers, [](const Buffer& buffer) {
@@ -88,6 +115,7 @@ Json Of(const Program& program) {
   return {{"phase", WordOf(program.phase)},
           {"max_tokens", program.max_tokens},
           {"tile_rows", program.tile_rows},
+          {"index_bits", program.index_bits},
           {"values", List(program.values, [](const Value& value) { return Of(value); })},
           {"steps", List(program.steps, [](const Step& step) { return Of(step); })},
           {"layouts", List(program.layouts, [](const WorkLayout& layout) { return Of(layout); })}};
@@ -97,7 +125,47 @@ Json Of(const TensorClass& tensor) {
   return {{"role", WordOf(tensor.role)},
           {"name", tensor.name},
           {"dtype", std::string(DTypeName(tensor.dtype))},
-          {"shape", List(tensor.shape, [](ShapeAxis axis) { return Json(WordOf(axis)); })}};
+          {"shape", List(tensor.shape, [](ShapeAxis axis) { return Json(WordOf(axis)); })},
+          {"layout", Optional(tensor.layout)},
+          {"rotation", tensor.rotation},
+          {"sides", List(tensor.sides, [](const SideTensor& side) {
+             return Json{{"kind", WordOf(side.kind)},
+                         {"name", side.name},
+                         {"dtype", std::string(DTypeName(side.dtype))},
+                         {"block", {{"rows", side.block_rows}, {"columns", side.block_columns}}},
+                         {"applies", Optional(side.applies)},
+                         {"of", Optional(side.of)}};
+           })}};
+}
+
+Json Of(const Router& router) {
+  return {{"scoring", WordOf(router.scoring)},
+          {"epsilon", Of(router.epsilon)},
+          {"order", WordOf(router.order)},
+          {"renormalize", WordOf(router.renormalize)},
+          {"guard", Of(router.guard)},
+          {"groups",
+           {{"count", router.groups.count}, {"keep", router.groups.keep}, {"score", Optional(router.groups.score)}}},
+          {"weight_applied", WordOf(router.weight_applied)},
+          {"input_dtype", WordOf(router.input)},
+          {"scale", Of(router.scale)},
+          {"vocabulary", router.vocabulary}};
+}
+
+Json Of(const Activation& activation) {
+  return {{"kind", Optional(activation.kind)}, {"alpha", Of(activation.alpha)}, {"limit", Of(activation.limit)}};
+}
+
+Json Of(const SharedExpert& shared) {
+  return {{"width", shared.width},
+          {"gate", Optional(shared.gate)},
+          {"activation", Of(shared.activation)},
+          {"placement", Optional(shared.placement)},
+          {"part_ends", shared.part_ends}};
+}
+
+Json Of(const LoadBalance& load) {
+  return {{"slots", load.slots}, {"busiest_contiguous", load.busiest_contiguous}, {"busiest", load.busiest}};
 }
 
 Json Of(const LayerClass& c) {
@@ -108,14 +176,9 @@ Json Of(const LayerClass& c) {
           {"experts", c.experts},
           {"top_k", c.top_k},
           {"intermediate", c.intermediate},
-          {"router",
-           {{"scoring", WordOf(c.router.scoring)},
-            {"order", WordOf(c.router.order)},
-            {"renormalize", WordOf(c.router.renormalize)},
-            {"weight_applied", WordOf(c.router.weight_applied)},
-            {"input_dtype", WordOf(c.router.input)},
-            {"scale", c.router.scale}}},
-          {"activation", WordOf(c.activation)},
+          {"router", Of(c.router)},
+          {"activation", Of(c.activation)},
+          {"shared_expert", Of(c.shared_expert)},
           {"residual", WordOf(c.residual)},
           {"gate_up_basis", WordOf(c.gate_up_basis)},
           {"down_basis", WordOf(c.down_basis)},
@@ -124,45 +187,67 @@ Json Of(const LayerClass& c) {
                                  [](const ExpertShard& shard) {
                                    return Json{{"owner", shard.owner}, {"local", shard.local}};
                                  })},
+          {"expert_copies", List(c.expert_copies,
+                                 [](const ExpertCopy& copy) {
+                                   return Json{{"expert", copy.expert}, {"owner", copy.owner}, {"local", copy.local}};
+                                 })},
+          {"load", Of(c.load)},
           {"segment_ends", c.segment_ends},
           {"tp_segment_ends", c.tp_segment_ends},
+          {"fraction_bits", c.fraction_bits},
           {"programs", List(c.programs, [](const Program& program) { return Of(program); })}};
 }
 
 Json Of(const RankMemory& memory) {
-  return {{"weights", memory.weights},       {"other", memory.other},       {"work", memory.work},
-          {"collective", memory.collective}, {"sessions", memory.sessions}, {"total", memory.total},
-          {"budget", memory.budget}};
+  Json json = Json::object();
+  for (const MemoryLine& line : kMemoryLines) json[line.field] = memory.*line.bytes;
+  return json;
+}
+
+Json Of(const StepPrice& price) {
+  return {{"tokens", price.tokens},          {"weight_bytes", price.weight_bytes},   {"operations", price.operations},
+          {"link_bytes", price.link_bytes},  {"between_bytes", price.between_bytes}, {"messages", price.messages},
+          {"nanoseconds", price.nanoseconds}};
 }
 
 Json Of(const Plan& plan) {
   const Degrees& d = plan.degrees;
-  return {{"compiler_version", plan.compiler_version},
-          {"schema_fingerprint", HexOf(plan.schema_fingerprint)},
-          {"execution_fingerprint", HexOf(plan.execution_fingerprint)},
-          {"model_name", plan.model_name},
-          {"model_family", plan.model_family},
-          {"deployment_name", plan.deployment_name},
-          {"sources", List(plan.sources,
-                           [](const SourceDocument& source) {
-                             return Json{{"name", source.name}, {"sha256", HexOf(source.digest)}};
-                           })},
-          {"degrees", {{"dp", d.dp}, {"pp", d.pp}, {"tp", d.tp}, {"ep", d.ep}, {"dense_tp", d.dense_tp}}},
-          {"mesh", Of(plan.mesh)},
-          {"stage_ends", plan.stage_ends},
-          {"layers", plan.layers},
-          {"hidden", plan.hidden},
-          {"other_weights_bytes", plan.other_weights_bytes},
-          {"limits", Of(plan.limits)},
-          {"reduction", WordOf(plan.reduction)},
-          {"reduce_algorithm", WordOf(plan.reduce_algorithm)},
-          {"output_dtype", WordOf(plan.output)},
-          {"numerics", WordOf(plan.numerics)},
-          {"failure_scope", WordOf(plan.failure_scope)},
-          {"weight_source", WordOf(plan.weight_source)},
-          {"ignored_tensors", plan.ignored_tensors},
-          {"layer_classes", List(plan.layer_classes, [](const LayerClass& c) { return Of(c); })},
-          {"memory", List(plan.memory, [](const RankMemory& memory) { return Of(memory); })}};
+  const OtherWeights& other = plan.other_weights;
+  return {
+      {"compiler_version", plan.compiler_version},
+      {"schema_fingerprint", HexOf(plan.schema_fingerprint)},
+      {"execution_fingerprint", HexOf(plan.execution_fingerprint)},
+      {"model_name", plan.model_name},
+      {"model_family", plan.model_family},
+      {"deployment_name", plan.deployment_name},
+      {"sources", List(plan.sources,
+                       [](const SourceDocument& source) {
+                         return Json{{"name", source.name}, {"sha256", HexOf(source.digest)}};
+                       })},
+      {"degrees", {{"dp", d.dp}, {"pp", d.pp}, {"tp", d.tp}, {"ep", d.ep}, {"dense_tp", d.dense_tp}}},
+      {"mesh", Of(plan.mesh)},
+      {"stage_ends", plan.stage_ends},
+      {"layers", plan.layers},
+      {"hidden", plan.hidden},
+      {"attention",
+       {{"heads", plan.attention.heads}, {"kv_heads", plan.attention.kv_heads}, {"head_dim", plan.attention.head_dim}}},
+      {"kv_heads", WordOf(plan.kv_heads)},
+      {"other_weights_bytes", {{"first", other.first}, {"layers", other.layers}, {"last", other.last}}},
+      {"limits", Of(plan.limits)},
+      {"expert_placement", WordOf(plan.expert_placement)},
+      {"copy_choice", WordOf(plan.copy_choice)},
+      {"reduction", WordOf(plan.reduction)},
+      {"exact_bound", plan.exact_bound},
+      {"reduce_algorithm", WordOf(plan.reduce_algorithm)},
+      {"output_dtype", WordOf(plan.output)},
+      {"numerics", WordOf(plan.numerics)},
+      {"failure_scope", WordOf(plan.failure_scope)},
+      {"weight_source", WordOf(plan.weight_source)},
+      {"weight_seed", plan.weight_seed},
+      {"ignored_tensors", plan.ignored_tensors},
+      {"layer_classes", List(plan.layer_classes, [](const LayerClass& c) { return Of(c); })},
+      {"memory", List(plan.memory, [](const RankMemory& memory) { return Of(memory); })},
+      {"prices", List(plan.prices, [](const StepPrice& price) { return Of(price); })}};
 }
 
 }  // namespace

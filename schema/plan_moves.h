@@ -1,7 +1,7 @@
 // What every slot holds under two plans, and so what it keeps, drops and must receive when the second one replaces the
 // first. A slot is a place (node name, slot number); ranks that share one (emulated meshes) are compared in rank order.
-// Atoms are equal when model, weight source, tensor name, dtype and shape are: no plan binds the bytes themselves.
-// What is not MoE is not followed: a plan says its size only.
+// Atoms are equal when model, weight source, tensor name, type, shape and scales are: no plan binds the bytes
+// themselves. What is not MoE is not followed: a plan says its size only.
 #ifndef MESHSEAL_SCHEMA_PLAN_MOVES_H_
 #define MESHSEAL_SCHEMA_PLAN_MOVES_H_
 
@@ -11,26 +11,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "schema/intervals.h"
 #include "schema/plan.h"
 
 namespace meshseal {
-
-// Half-open.
-struct Interval {
-  uint32_t first = 0;
-  uint32_t last = 0;
-  friend bool operator==(const Interval& a, const Interval& b) { return a.first == b.first && a.last == b.last; }
-  friend bool operator<(const Interval& a, const Interval& b) {
-    return a.first != b.first ? a.first < b.first : a.last < b.last;
-  }
-};
-
-// Ascending, disjoint, no two of them touch.
-using Intervals = std::vector<Interval>;
-
-// What is in `a` and in `b`; what is in `a` only.
-Intervals Intersection(const Intervals& a, const Intervals& b);
-Intervals Difference(const Intervals& a, const Intervals& b);
 
 // Of plan A and of plan B.
 template <class T>
@@ -39,11 +23,13 @@ struct Both {
   T b{};
 };
 
-// What a slot holds of each of `layers`: experts x columns. No experts: nothing, and the columns are [0,0).
+// What a slot holds of each of `layers`: experts x columns, and columns of the shared expert. No experts: nothing, and
+// the columns are [0,0). An expert of which it holds a further copy is one of its experts.
 struct Holding {
   Intervals layers;
   Both<Intervals> experts;
   Both<Interval> columns;
+  Both<Interval> shared_columns;
 };
 
 // Bytes: kept + dropped are those of plan A, kept + received those of plan B.
@@ -69,19 +55,20 @@ struct SlotMoves {
   Both<std::optional<uint32_t>> rank;
   Both<std::optional<RankMemory>> memory;
   std::vector<Holding> holdings;    // ascending by first layer; layers that are held alike are one
-  WeightBytes weights;              // router included
-  WeightBytes router;               // held whole by every rank of a layer's stage
+  WeightBytes weights;              // replicated ones included
+  WeightBytes replicated;           // router, its biases and tables: held whole by every rank of a layer's stage
   std::vector<MoveSource> sources;  // ascending by slot; of more than kMostSources the largest
   size_t unlisted_sources = 0;
   uint64_t unlisted_bytes = 0;
   uint64_t from_checkpoint = 0;  // received, and held by no slot; sources make up the rest
+  uint64_t sent = 0;             // what other slots receive from this one
 };
 
 struct PlanMoves {
   bool same_weights = false;     // model and weight source are the same: otherwise nothing is kept
   std::vector<SlotMoves> slots;  // by node in the order of plan A, then of B; then by number
   WeightBytes weights;           // of all slots
-  WeightBytes router;
+  WeightBytes replicated;
   uint64_t from_checkpoint = 0;
 };
 

@@ -4,41 +4,89 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "schema/byte_text.h"
 #include "schema/mesh_view.h"
+#include "schema/plan_text_parts.h"
+#include "schema/plan_words.h"
 #include "schema/reason.h"
 
 namespace meshseal {
 
 std::string RangesText(const std::vector<uint32_t>& ascending) {
-  std::string text;
-  for (size_t i = 0; i < ascending.size();) {
-    size_t j = i + 1;
-    while (j < ascending.size() && ascending[j] == ascending[j - 1] + 1) ++j;
-    absl::StrAppend(&text, text.empty() ? "" : "+", "[", ascending[i], ",", ascending[j - 1] + 1, ")");
-    i = j;
-  }
-  return text.empty() ? "none" : text;
+  const Intervals intervals = IntervalsOf(ascending);
+  return intervals.empty() ? "none" : absl::StrJoin(intervals, "+", [](std::string* out, const Interval& interval) {
+    absl::StrAppend(out, IntervalText(interval));
+  });
+}
+
+std::string MoreText(size_t more, const char* what) {
+  return absl::StrCat("and ", more, " more ", what, ": --rank and --layer show one, --format json has them all\n");
 }
 
 namespace {
 
 // Everything here may be called for a plan that the meaning gate refused, so every index is looked up with care.
-template <class T>
-const T* At(const std::vector<T>& items, size_t index) {
-  return index < items.size() ? &items[index] : nullptr;
+std::string NumericsText(const Plan& plan) {
+  std::string text = absl::StrCat("reduction ", WordOf(plan.reduction), " (", WordOf(plan.reduce_algorithm), ")");
+  if (plan.reduction == Reduction::kExact) {
+    absl::StrAppend(&text, " of addends below ", NumberText(plan.exact_bound));
+  }
+  return absl::StrCat(text, ", output ", WordOf(plan.output), ", numerics ", WordOf(plan.numerics));
 }
 
-std::string LayersText(const LayerClass& c) {
-  std::vector<std::string> parts;
-  for (const LayerRange& range : c.layers) {
-    parts.push_back(range.last == range.first + 1 ? absl::StrCat(range.first)
-                                                  : absl::StrCat(range.first, "-", range.last - 1));
+std::string DenseText(const Plan& plan) {
+  const Degrees& d = plan.degrees;
+  const uint64_t ranks = uint64_t{d.tp} * d.ep;
+  const uint64_t dense_dp = d.dense_tp == 0 ? 0 : ranks / d.dense_tp;
+  return absl::StrCat("dense tp=", d.dense_tp, " dp=", dense_dp,
+                      dense_dp > 1 ? ": dense groups bring different tokens, which are gathered" : "");
+}
+
+void AppendModel(const Plan& plan, std::string* text) {
+  absl::StrAppend(text, "model ", Shown(plan.model_name), " (", Shown(plan.model_family),
+                  "): ", CountText(plan.layers, "layer"), ", hidden ", plan.hidden);
+  const Attention& attention = plan.attention;
+  if (attention.heads > 0) {
+    absl::StrAppend(text, ", ", CountText(attention.heads, "head"), " and ", attention.kv_heads, " KV of ",
+                    attention.head_dim, " (KV heads ", WordOf(plan.kv_heads), ")");
   }
-  return absl::StrCat(parts.size() == 1 && c.layers[0].last == c.layers[0].first + 1 ? "layer " : "layers ",
-                      absl::StrJoin(parts, ","));
+  const OtherWeights& other = plan.other_weights;
+  absl::StrAppend(text, "; not MoE ", ByteText(other.layers), " over all layers, ", ByteText(other.first), " first, ",
+                  ByteText(other.last), " last\n");
+}
+
+void AppendLimits(const Plan& plan, std::string* text) {
+  const Limits& limits = plan.limits;
+  absl::StrAppend(text, "limits decode ", CountText(limits.decode_tokens, "token"), " (buckets ",
+                  absl::StrJoin(limits.decode_buckets, ","), "), prefill ", limits.prefill_tokens, " in chunks of ",
+                  limits.prefill_chunk, ", ", CountText(limits.sessions, "session"), " of ",
+                  ByteText(limits.per_session_bytes), "\n");
+  if (limits.rank_decode_tokens != limits.decode_tokens || limits.rank_prefill_tokens != limits.prefill_chunk) {
+    absl::StrAppend(text, "  of a dense group: decode ", limits.rank_decode_tokens, ", prefill ",
+                    limits.rank_prefill_tokens, "\n");
+  }
+  absl::StrAppend(text, "weights ", WordOf(plan.weight_source));
+  if (plan.weight_source == WeightSource::kSynthetic) absl::StrAppend(text, " from seed ", plan.weight_seed);
+  absl::StrAppend(text, ", not bound by digest; repack ", WordOf(limits.repack), "; experts placed ",
+                  WordOf(plan.expert_placement), "; failure scope ", WordOf(plan.failure_scope), "; ",
+                  CountText(plan.ignored_tensors.size(), "ignored pattern"), "\n");
+}
+
+void AppendHead(const Plan& plan, absl::string_view id, absl::string_view standing, uint32_t world, std::string* text) {
+  const Degrees& d = plan.degrees;
+  absl::StrAppend(text, "plan \"", Shown(plan.model_name), " on ", Shown(plan.mesh.name), "\" id ", id, "  format ",
+                  kPlanFormatMajor, ".", kPlanFormatMinor, "  ", standing, "\n");
+  absl::StrAppend(text, "mesh dp=", d.dp, " pp=", d.pp, " tp=", d.tp, " ep=", d.ep, " world=", world, "  ",
+                  DenseText(plan), plan.mesh.emulated ? "  EMULATED: ranks share slots" : "", "\n");
+  absl::StrAppend(text, NumericsText(plan), "\n");
+  absl::StrAppend(text, "deployment ", Shown(plan.deployment_name), " from");
+  for (const SourceDocument& source : plan.sources) {
+    absl::StrAppend(text, " ", Shown(source.name), " ", HexOf(source.digest).substr(0, 12));
+  }
+  absl::StrAppend(text, "  made by meshseal ", Shown(plan.compiler_version), "\n");
+  AppendModel(plan, text);
+  AppendLimits(plan, text);
 }
 
 bool Holds(const LayerClass& c, uint32_t layer) {
@@ -46,123 +94,48 @@ bool Holds(const LayerClass& c, uint32_t layer) {
                      [layer](const LayerRange& range) { return layer >= range.first && layer < range.last; });
 }
 
-std::vector<uint32_t> ExpertsOf(const LayerClass& c, uint32_t ep) {
-  std::vector<uint32_t> experts;
-  for (uint32_t e = 0; e < c.expert_shards.size(); ++e) {
-    if (c.expert_shards[e].owner == ep) experts.push_back(e);
-  }
-  return experts;
-}
-
-// First and one-past-last column of a tp coordinate.
-LayerRange ColumnsOf(const LayerClass& c, uint32_t tp) {
-  const auto end = [&c](uint32_t of_tp) {
-    const uint32_t* segments = At(c.tp_segment_ends, of_tp);
-    const uint32_t* columns = segments == nullptr || *segments == 0 ? nullptr : At(c.segment_ends, *segments - 1);
-    return columns == nullptr ? 0 : *columns;
-  };
-  return {tp == 0 ? 0 : end(tp - 1), end(tp)};
-}
-
-std::string DegreesText(const Degrees& d) {
-  return absl::StrCat("dp=", d.dp, " pp=", d.pp, " tp=", d.tp, " ep=", d.ep);
-}
-
-std::string PlacementText(const Value& value) {
-  return absl::StrCat("tp ", WordOf(value.tp), ", ep ", WordOf(value.ep));
-}
-
-std::string ValueText(const Value& value) {
-  return absl::StrCat(WordOf(value.order), value.rows == RowSet::kOwned ? " owned" : "", " ", PlacementText(value));
-}
-
-std::string RouterText(const LayerClass& c) {
-  std::string text = absl::StrCat(WordOf(c.router.scoring), " top", c.top_k);
-  if (c.router.order == RouteOrder::kTopKThenScore) absl::StrAppend(&text, " before");
-  if (c.router.renormalize == Renormalize::kSum) absl::StrAppend(&text, " renorm");
-  if (c.router.scale != 1.0f) absl::StrAppend(&text, " x", c.router.scale);
-  return text;
-}
-
-std::string StepText(const LayerClass& c, const Step& step) {
-  const StepRow* row = FindStep(step.kind);
-  std::string text = row == nullptr ? "invalid" : row->mnemonic;
-  if (step.kind == StepKind::kRoute) absl::StrAppend(&text, " ", RouterText(c));
-  if (step.kind == StepKind::kActivation) absl::StrAppend(&text, " ", WordOf(c.activation));
-  for (const Collective& collective : step.collectives) {
-    absl::StrAppend(&text, " ", WordOf(collective.op), " over ", WordOf(collective.group));
-  }
-  return text;
-}
-
-std::string OperandsText(const std::vector<uint32_t>& values) {
-  std::vector<std::string> names;
-  for (const uint32_t value : values) names.push_back(value == 0 ? "%hidden" : absl::StrCat("%", value));
-  return absl::StrJoin(names, ", ");
-}
-
-std::string OriginText(const Plan& plan, const Origin& origin) {
-  const SourceDocument* source = At(plan.sources, origin.source);
-  return source == nullptr ? "?" : absl::StrCat(source->name, ":", origin.line);
-}
-
-void AppendProgram(const Plan& plan, const LayerClass& c, const Program& program, const std::string& layers,
-                   std::string* text) {
-  absl::StrAppendFormat(text, "  %s %s (at most %d tokens%s)\n", layers, WordOf(program.phase), program.max_tokens,
-                        program.tile_rows == 0 ? "" : absl::StrCat(", tiles of ", program.tile_rows, " rows"));
-  for (const Step& step : program.steps) {
-    std::vector<std::string> types;
-    for (const uint32_t output : step.outputs) {
-      const Value* value = At(program.values, output);
-      types.push_back(value == nullptr ? "?" : ValueText(*value));
-    }
-    absl::StrAppendFormat(text, "    %-8s = %-32s %-14s : %-42s @ %s\n", OperandsText(step.outputs), StepText(c, step),
-                          OperandsText(step.inputs), absl::StrJoin(types, "; "), OriginText(plan, step.origin));
-  }
-}
-
-std::string SlotText(const Plan& plan, uint32_t rank) {
-  const RankSlot* slot = At(plan.mesh.rank_slots, rank);
-  const Node* node = slot == nullptr ? nullptr : At(plan.mesh.nodes, slot->node);
-  if (node == nullptr) return "nowhere";
-  return absl::StrCat("node ", node->name, " slot ", slot->slot);
-}
-
-void AppendRankTable(const Plan& plan, uint32_t world, std::string* text) {
+// The classes that a listing is about.
+std::vector<const LayerClass*> ClassesOf(const Plan& plan, const std::optional<uint32_t>& layer) {
+  std::vector<const LayerClass*> classes;
   for (const LayerClass& c : plan.layer_classes) {
-    absl::StrAppendFormat(text, "%s: %d experts, top %d, %d hidden x %d columns\n", LayersText(c), c.experts, c.top_k,
-                          plan.hidden, c.intermediate);
-    absl::StrAppend(text,
-                    "  rank  coordinate         experts      columns      weights     work        total       of\n");
-    for (uint32_t rank = 0; rank < world; ++rank) {
-      const Coordinate at = CoordinateOf(plan.degrees, rank);
-      const LayerRange columns = ColumnsOf(c, at.tp);
-      const RankMemory* memory = At(plan.memory, rank);
-      const RankMemory none;
-      const RankMemory& m = memory == nullptr ? none : *memory;
-      absl::StrAppendFormat(text, "  %-4d  %-17s  %-11s  %-11s  %-10s  %-10s  %-10s  %s\n", rank, CoordinateText(at),
-                            RangesText(ExpertsOf(c, at.ep)), absl::StrCat("[", columns.first, ",", columns.last, ")"),
-                            ByteText(m.weights), ByteText(m.work), ByteText(m.total), ByteText(m.budget));
-    }
+    if (!layer.has_value() || Holds(c, *layer)) classes.push_back(&c);
   }
+  return classes;
 }
 
-void AppendRank(const Plan& plan, uint32_t rank, const ListingOptions& options, std::string* text) {
+void AppendWhole(const Plan& plan, uint32_t world, const std::vector<const LayerClass*>& classes, std::string* text) {
+  AppendMesh(plan, world, text);
+  AppendLayerClasses(plan, classes, text);
+  AppendOwners(plan, classes, text);
+  AppendMemory(plan, text);
+  AppendPrices(plan, text);
+  absl::StrAppend(text, "programs\n");
+  AppendPrograms(plan, classes, text);
+}
+
+void AppendRank(const Plan& plan, uint32_t rank, const std::vector<const LayerClass*>& classes,
+                const std::optional<uint32_t>& layer, std::string* text) {
   const Coordinate at = CoordinateOf(plan.degrees, rank);
-  absl::StrAppend(text, "rank ", rank, " (", CoordinateText(at), ") ", SlotText(plan, rank), "\n");
-  if (const RankMemory* m = At(plan.memory, rank)) {
-    absl::StrAppend(text, "  weights ", ByteText(m->weights), ", not MoE ", ByteText(m->other), ", work ",
-                    ByteText(m->work), ", collective ", ByteText(m->collective), ", sessions ", ByteText(m->sessions),
-                    ": ", ByteText(m->total), " of ", ByteText(m->budget), " (", ByteText(plan.limits.headroom_bytes),
-                    " headroom left free)\n");
+  const Interval stage = StageOf(plan, at.pp);
+  const uint64_t ranks = uint64_t{plan.degrees.tp} * plan.degrees.ep;
+  absl::StrAppend(text, "rank ", rank, " (", CoordinateText(at), ") ", PlaceText(plan, rank), ", ", StageText(stage),
+                  "\n");
+  if (at.pp > 0 && stage.first > 0) {
+    absl::StrAppend(text, "  takes over from rank ", rank - ranks, " after layer ", stage.first - 1, "\n");
   }
-  for (const LayerClass& c : plan.layer_classes) {
-    if (options.layer.has_value() && !Holds(c, *options.layer)) continue;
-    const LayerRange columns = ColumnsOf(c, at.tp);
-    absl::StrAppend(text, "  ", LayersText(c), ": experts ", RangesText(ExpertsOf(c, at.ep)), " of ", c.experts,
-                    ", columns [", columns.first, ",", columns.last, ") of ", c.intermediate, "\n");
-    const std::string layers = options.layer.has_value() ? absl::StrCat("layer ", *options.layer) : LayersText(c);
-    for (const Program& program : c.programs) AppendProgram(plan, c, program, layers, text);
+  if (at.pp + 1 < plan.degrees.pp && stage.last > 0) {
+    absl::StrAppend(text, "  hands over to rank ", rank + ranks, " after layer ", stage.last - 1, "\n");
+  }
+  AppendRankMemory(plan, rank, text);
+  for (const LayerClass* c : classes) {
+    const Intervals wanted = layer.has_value() ? Intervals{{*layer, *layer + 1}} : LayersOf(*c);
+    const Intervals layers = Intersection(wanted, {stage});
+    if (layers.empty()) {
+      if (layer.has_value()) absl::StrAppend(text, "  layer ", *layer, " is on another stage\n");
+      continue;
+    }
+    AppendHoldings(plan, *c, at, layers, layer, text);
+    AppendRankPrograms(plan, *c, rank, layers, text);
   }
 }
 
@@ -174,27 +147,18 @@ absl::StatusOr<std::string> ListPlan(const Plan& plan, absl::string_view id, abs
   if (options.rank.has_value() && *options.rank >= world) {
     return Refuse(Reason::kUsage, absl::StrCat("the plan has no rank ", *options.rank, ", its world is ", world));
   }
-  if (options.layer.has_value() && std::none_of(plan.layer_classes.begin(), plan.layer_classes.end(),
-                                                [&](const LayerClass& c) { return Holds(c, *options.layer); })) {
+  const std::vector<const LayerClass*> classes = ClassesOf(plan, options.layer);
+  if (options.layer.has_value() && classes.empty()) {
     return Refuse(Reason::kUsage, absl::StrCat("the plan has no MoE layer ", *options.layer));
   }
   std::string text;
-  absl::StrAppend(&text, "plan \"", plan.model_name, " on ", plan.mesh.name, "\" id ", id, "  format ",
-                  kPlanFormatMajor, ".", kPlanFormatMinor, "  ", standing, "\n");
-  absl::StrAppend(&text, "mesh ", DegreesText(plan.degrees), " world=", world, "  dense tp=", plan.degrees.dense_tp,
-                  "  reduction ", WordOf(plan.reduction), " (", WordOf(plan.reduce_algorithm), ")",
-                  plan.mesh.emulated ? "  EMULATED: ranks share slots" : "", "\n");
-  absl::StrAppend(&text, "from");
-  for (const SourceDocument& source : plan.sources) {
-    absl::StrAppend(&text, " ", source.name, " ", HexOf(source.digest).substr(0, 12));
-  }
-  absl::StrAppend(&text, "  made by meshseal ", plan.compiler_version, "\n");
-  absl::StrAppend(&text, "limits decode ", plan.limits.decode_tokens, " tokens, prefill ", plan.limits.prefill_tokens,
-                  " in chunks of ", plan.limits.prefill_chunk, ", ", plan.limits.sessions, " sessions; weights ",
-                  WordOf(plan.weight_source), ", not bound by digest\n");
+  AppendHead(plan, id, standing, world, &text);
   if (world == 0) return text;
-  if (!options.rank.has_value()) AppendRankTable(plan, world, &text);
-  AppendRank(plan, options.rank.value_or(0), options, &text);
+  if (options.rank.has_value()) {
+    AppendRank(plan, *options.rank, classes, options.layer, &text);
+  } else {
+    AppendWhole(plan, world, classes, &text);
+  }
   return text;
 }
 

@@ -15,8 +15,8 @@
 namespace meshseal {
 
 struct ListingOptions {
-  std::optional<uint32_t> rank;   // the rank whose programs are listed; absent: rank 0 and a table of all ranks
-  std::optional<uint32_t> layer;  // the layer whose programs are listed; absent: one of each layer class
+  std::optional<uint32_t> rank;   // what this rank holds and does; absent: the whole plan
+  std::optional<uint32_t> layer;  // of this layer alone; absent: of every class of layers
 };
 
 // "[0,4)+[8,9)" for 0, 1, 2, 3, 8; "none" for nothing.

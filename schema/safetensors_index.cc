@@ -35,7 +35,8 @@ std::optional<absl::string_view> WhyNotAFileName(absl::string_view name) {
 
 class IndexJson : public StrictJson {
  public:
-  IndexJson(absl::string_view file, absl::string_view json) : StrictJson(file, kWhat, json, 0) {}
+  IndexJson(absl::string_view file, absl::string_view json)
+      : StrictJson(Reason::kWeightsHeader, file, kWhat, json, 0) {}
 
   bool has_weight_map() const { return has_weight_map_; }
   // In the order of the file, with `files` in that of their first use.
@@ -156,7 +157,7 @@ void SortFiles(SafetensorsIndex* index) {
 }  // namespace
 
 absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view file, absl::string_view json) {
-  MESHSEAL_RETURN_IF_ERROR(CheckBeginsObject(file, kWhat, json));
+  MESHSEAL_RETURN_IF_ERROR(CheckBeginsObject(Reason::kWeightsHeader, file, kWhat, json));
   IndexJson handler(file, json);
   MESHSEAL_RETURN_IF_ERROR(handler.Parse());
   if (!handler.has_weight_map()) {

@@ -1,5 +1,7 @@
 #include "schema/step.h"
 
+#include <initializer_list>
+
 namespace meshseal {
 
 absl::Span<const StepRow> StepRows() {
@@ -19,21 +21,29 @@ const StepRow* FindStep(StepKind kind) {
   return nullptr;
 }
 
-std::vector<StepKind> GrammarOf(Phase phase, Residual residual) {
+std::vector<StepKind> GrammarOf(const ProgramShape& shape) {
+  const bool routes =
+      shape.route == StepKind::kRoute || shape.route == StepKind::kRouteByTable || shape.route == StepKind::kRouteGiven;
+  if (!routes || !IsKnown(shape.phase)) return {};
   std::vector<StepKind> steps;
-  switch (phase) {
-    case Phase::kDecode:
-      steps = {StepKind::kRoute, StepKind::kGateUp,  StepKind::kActivation,
-               StepKind::kDown,  StepKind::kCombine, StepKind::kCollective};
-      break;
-    case Phase::kPrefill:
-      steps = {StepKind::kRoute,      StepKind::kScatter, StepKind::kGateUpGrouped, StepKind::kUnscatter,
-               StepKind::kActivation, StepKind::kDown,    StepKind::kCombine,       StepKind::kCollective};
-      break;
-    case Phase::kInvalid:
-      return {};
+  const auto add = [&steps](std::initializer_list<StepKind> kinds) {
+    for (const StepKind kind : kinds) steps.push_back(kind);
+  };
+  if (shape.gathers) add({StepKind::kGather});
+  add({shape.route});
+  if (shape.phase == Phase::kPrefill) {
+    add({StepKind::kScatter, StepKind::kGateUpGrouped, StepKind::kUnscatter});
+  } else {
+    add({StepKind::kGateUp});
   }
-  if (residual == Residual::kAdd) steps.push_back(StepKind::kResidual);
+  add({StepKind::kActivation, StepKind::kDown});
+  if (shape.shared_expert) {
+    add({StepKind::kSharedGateUp, StepKind::kSharedActivation, StepKind::kSharedDown, StepKind::kCombineShared});
+  } else {
+    add({StepKind::kCombine});
+  }
+  add({StepKind::kCollective});
+  if (shape.residual == Residual::kAdd) add({StepKind::kResidual});
   return steps;
 }
 

@@ -31,11 +31,25 @@ absl::Span<const StepRow> StepRows();
 // The row of a kind; null for a value outside the table.
 const StepRow* FindStep(StepKind kind);
 
-// The steps of a layer's program, in order; `residual` appends the step that adds the block's input.
-//   decode  (indexed): route gate_up activation down combine collective [residual]
-//   prefill (grouped): route scatter gate_up_grouped unscatter activation down combine collective [residual]
-// No other program can be sealed. Empty for an unknown phase.
-std::vector<StepKind> GrammarOf(Phase phase, Residual residual);
+// Whether a step moves rows between ranks and computes nothing but the sum of the collective.
+constexpr bool IsCommunication(StepKind kind) { return kind == StepKind::kCollective || kind == StepKind::kGather; }
+
+// What decides which steps a layer's program has.
+struct ProgramShape {
+  Phase phase = Phase::kInvalid;
+  StepKind route = StepKind::kInvalid;  // kRoute, kRouteByTable or kRouteGiven
+  bool gathers = false;                 // ranks of an expert group bring different tokens
+  bool shared_expert = false;
+  Residual residual = Residual::kInvalid;
+};
+
+// The steps of a layer's program, in order.
+//   decode  (indexed): [gather] route gate_up activation down [shared] combine collective [residual]
+//   prefill (grouped): [gather] route scatter gate_up_grouped unscatter activation down [shared] combine collective
+//                      [residual]
+//   [shared]: shared_gate_up shared_activation shared_down, and combine is combine_shared
+// No other program can be sealed. Empty for an unknown phase or route.
+std::vector<StepKind> GrammarOf(const ProgramShape& shape);
 
 }  // namespace meshseal
 

@@ -37,17 +37,17 @@ class CountingIterator {
 
 }  // namespace
 
-absl::Status CheckBeginsObject(absl::string_view file, absl::string_view what, absl::string_view text) {
-  if (text.empty()) return Refuse(Reason::kWeightsHeader, absl::StrCat(file, ": ", what, " is empty, expected '{'"));
+absl::Status CheckBeginsObject(Reason reason, absl::string_view file, absl::string_view what, absl::string_view text) {
+  if (text.empty()) return Refuse(reason, absl::StrCat(file, ": ", what, " is empty, expected '{'"));
   if (text.front() == '{') return absl::OkStatus();
-  return Refuse(Reason::kWeightsHeader, absl::StrFormat("%s: %s begins with byte 0x%02x, expected '{'", file, what,
-                                                        static_cast<unsigned char>(text.front())));
+  return Refuse(reason, absl::StrFormat("%s: %s begins with byte 0x%02x, expected '{'", file, what,
+                                        static_cast<unsigned char>(text.front())));
 }
 
 absl::Status StrictJson::Parse() {
   // The parser takes a NUL for the end of its input.
   if (const size_t nul = text_.find('\0'); nul != absl::string_view::npos) {
-    return Refuse(Reason::kWeightsHeader, absl::StrCat(file_, ": ", what_, " holds a NUL at byte ", start_ + nul));
+    return Refuse(reason_, absl::StrCat(file_, ": ", what_, " holds a NUL at byte ", start_ + nul));
   }
   const CountingIterator first(text_.data(), &consumed_);
   const CountingIterator last(text_.data() + text_.size(), &consumed_);
@@ -69,7 +69,7 @@ bool StrictJson::parse_error(size_t, const std::string&, const nlohmann::detail:
   const uint64_t first = consumed_ > kShown ? consumed_ - kShown : 0;
   const std::string before =
       absl::StrReplaceAll(absl::CEscape(text_.substr(first, consumed_ - first)), {{"\\\"", "\""}});
-  return Stop(Reason::kWeightsHeader, absl::StrCat(what_, " is not strict UTF-8 JSON after '", before, "'"));
+  return Stop(reason_, absl::StrCat(what_, " is not strict UTF-8 JSON after '", before, "'"));
 }
 
 bool StrictJson::Stop(Reason reason, absl::string_view text) {

@@ -1,5 +1,4 @@
-// What the readers of JSON in checkpoints share: nlohmann's SAX parser with positions and with our refusals. For
-// schema/*.cc alone.
+// What our readers of JSON share: nlohmann's SAX parser with positions and with our refusals. For schema/*.cc alone.
 #ifndef MESHSEAL_SCHEMA_STRICT_JSON_H_
 #define MESHSEAL_SCHEMA_STRICT_JSON_H_
 
@@ -16,13 +15,13 @@ namespace meshseal {
 
 // OK when `text` begins with '{': the parser would skip white space and a byte order mark before it. The arguments are
 // those of StrictJson.
-absl::Status CheckBeginsObject(absl::string_view file, absl::string_view what, absl::string_view text);
+absl::Status CheckBeginsObject(Reason reason, absl::string_view file, absl::string_view what, absl::string_view text);
 
 // A grammar as a handler of events. The parser checks UTF-8 and strict JSON (no comments, no trailing commas); the
 // handler checks the rest and bounds the nesting. A method that returns false ends the parse with Stop's refusal.
 class StrictJson : public nlohmann::json_sax<nlohmann::json> {
  public:
-  // OK or the refusal (kWeightsHeader). Called once.
+  // OK or the refusal. Called once.
   absl::Status Parse();
 
   bool null() override;
@@ -36,8 +35,9 @@ class StrictJson : public nlohmann::json_sax<nlohmann::json> {
 
  protected:
   // `text` is the JSON, bytes [start, start + text.size()) of `file`; `what` names it in messages: "the header".
-  StrictJson(absl::string_view file, absl::string_view what, absl::string_view text, uint64_t start)
-      : file_(file), what_(what), text_(text), start_(start) {}
+  // `reason` is that of text which is no strict JSON.
+  StrictJson(Reason reason, absl::string_view file, absl::string_view what, absl::string_view text, uint64_t start)
+      : reason_(reason), file_(file), what_(what), text_(text), start_(start) {}
 
   // A value without an event of its own in the handler, in words: "null", "the number 4".
   virtual bool OtherValue(absl::string_view found) = 0;
@@ -48,6 +48,7 @@ class StrictJson : public nlohmann::json_sax<nlohmann::json> {
  private:
   std::string Near() const;
 
+  const Reason reason_;
   const absl::string_view file_;
   const absl::string_view what_;
   const absl::string_view text_;

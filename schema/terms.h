@@ -1,7 +1,7 @@
 // The closed vocabularies of a plan: each is a list of (enumerator, wire value, word). The word is what a manifest
 // writes and what a listing prints; the wire value is what the FlatBuffer stores; 0 is never valid.
-// Rows are appended; a value is never reused. A manifest may use every row; the meaning gate says which of them the
-// programs of this format execute.
+// Rows are appended; a value is never reused. A manifest and a plan may use every row; which of them this version
+// executes is said where a plan is bound (runtime/program/executable.h).
 #ifndef MESHSEAL_SCHEMA_TERMS_H_
 #define MESHSEAL_SCHEMA_TERMS_H_
 
@@ -48,6 +48,13 @@ namespace meshseal {
 #define MESHSEAL_SHARED_PLACEMENT(X)                          \
   X(kSplit, 1, "split") /* cut over all ranks of the group */ \
   X(kOwner, 2, "owner") /* on ep coordinate 0, cut over its tp ranks */
+// How KV heads lie on more dense ranks than there are.
+#define MESHSEAL_KV_HEADS(X) X(kCut, 1, "cut") X(kReplicate, 2, "replicate") /* whole ones on several ranks */
+// How stored weights become the form that a backend computes with, and what is there twice meanwhile.
+#define MESHSEAL_REPACK(X)                                      \
+  X(kNone, 1, "none")          /* they are used as stored */    \
+  X(kByExpert, 2, "by_expert") /* one expert after the other */ \
+  X(kByTensor, 3, "by_tensor") /* all experts of a layer at once */
 #define MESHSEAL_RESIDUAL(X) X(kNone, 1, "none") X(kAdd, 2, "add")
 // The number format an operand is rounded to before a product; products accumulate at least in float32.
 #define MESHSEAL_BASIS(X)                                        \
@@ -64,10 +71,17 @@ namespace meshseal {
   X(kExact, 3, "exact")     /* fixed point: any order, same bits */
 #define MESHSEAL_EXPERT_PLACEMENT(X) \
   X(kContiguous, 1, "contiguous") X(kRoundRobin, 2, "round_robin") X(kBalanced, 3, "balanced")
-// How `ordered` moves its bytes.
-#define MESHSEAL_REDUCE_ALGORITHM(X) X(kGatherThenSum, 1, "all-gather + rank-order sum")
+// How the collective moves its bytes.
+#define MESHSEAL_REDUCE_ALGORITHM(X)                                                        \
+  X(kGatherThenSum, 1, "all-gather + rank-order sum")                                       \
+  X(kExchangeThenSum, 2, "all-to-all of slices + rank-order sum") /* of a reduce-scatter */ \
+  X(kTransport, 3, "as the transport does")
 #define MESHSEAL_GROUP_KIND(X) X(kExpert, 1, "expert_group")
-#define MESHSEAL_COLLECTIVE_OP(X) X(kSum, 1, "sum")
+#define MESHSEAL_COLLECTIVE_OP(X) X(kSum, 1, "sum") X(kReduceScatter, 2, "reduce-scatter")
+// The tensors that belong to a weight.
+#define MESHSEAL_SIDE_KIND(X) X(kScale, 1, "scale") X(kScale2, 2, "scale_2") X(kInputScale, 3, "input_scale")
+// Which of an expert's copies computes a slot: the same choice on every rank.
+#define MESHSEAL_COPY_CHOICE(X) X(kTokenModCopies, 1, "token mod copies")
 #define MESHSEAL_NUMERICS(X) X(kBackendOwn, 1, "backend's own")
 #define MESHSEAL_FAILURE_SCOPE(X) X(kWorld, 1, "world") X(kReplica, 2, "replica")
 #define MESHSEAL_MEMORY_KIND(X) X(kDiscrete, 1, "discrete") X(kUnified, 2, "unified") X(kHost, 3, "host")
@@ -113,13 +127,21 @@ namespace meshseal {
   X(kSlot, 2, "slot")         /* row token*k + j */                                           \
   X(kRow, 3, "row")           /* grouped by local expert, each group padded to whole tiles */ \
   X(kRouting, 4, "routing")   /* per slot: expert id and weight */                            \
-  X(kGrouping, 5, "grouping") /* the permutation between slots and rows */
+  X(kGrouping, 5, "grouping") /* the permutation between slots and rows */                    \
+  X(kShared, 6, "shared")     /* one row per token, of the shared expert's branch */          \
+  X(kTokenId, 7, "token id")  /* one vocabulary index per token */
 // What the columns of a value stand for; `columns` are the rank's own columns of the intermediate axis.
-#define MESHSEAL_VALUE_WIDTH(X) \
-  X(kHidden, 1, "hidden") X(kColumns, 2, "columns") X(kTwoColumns, 3, "2*columns") X(kIndex, 4, "index")
-#define MESHSEAL_ROW_SET(X) X(kAll, 1, "all") X(kOwned, 2, "owned")
-// Per mesh axis: the same bits on all its ranks, cut along the columns, or an addend of the true value.
-#define MESHSEAL_AXIS_PLACEMENT(X) X(kReplicated, 1, "R") X(kSplitColumns, 2, "S(col)") X(kAddend, 3, "P")
+#define MESHSEAL_VALUE_WIDTH(X)  \
+  X(kHidden, 1, "hidden")        \
+  X(kColumns, 2, "columns")      \
+  X(kTwoColumns, 3, "2*columns") \
+  X(kIndex, 4, "index") X(kSharedColumns, 5, "shared columns") X(kTwoSharedColumns, 6, "2*shared columns")
+// Which rows there are: of all tokens of the expert group, of owned slots, or of the rank's own tokens.
+#define MESHSEAL_ROW_SET(X) X(kAll, 1, "all") X(kOwned, 2, "owned") X(kPart, 3, "part")
+// Per mesh axis: the same bits on all its ranks, cut along the columns, an addend of the true value, or only there at
+// coordinate 0.
+#define MESHSEAL_AXIS_PLACEMENT(X) \
+  X(kReplicated, 1, "R") X(kSplitColumns, 2, "S(col)") X(kAddend, 3, "P") X(kOnlyFirst, 4, "only(0)")
 
 struct Term {
   uint8_t value;
@@ -152,6 +174,10 @@ MESHSEAL_DEFINE_TERMS(ExpertPlacement, MESHSEAL_EXPERT_PLACEMENT)
 MESHSEAL_DEFINE_TERMS(GateUpLayout, MESHSEAL_GATE_UP_LAYOUT)
 MESHSEAL_DEFINE_TERMS(ScaleApplies, MESHSEAL_SCALE_APPLIES)
 MESHSEAL_DEFINE_TERMS(ScaleOf, MESHSEAL_SCALE_OF)
+MESHSEAL_DEFINE_TERMS(SideKind, MESHSEAL_SIDE_KIND)
+MESHSEAL_DEFINE_TERMS(CopyChoice, MESHSEAL_COPY_CHOICE)
+MESHSEAL_DEFINE_TERMS(KvHeads, MESHSEAL_KV_HEADS)
+MESHSEAL_DEFINE_TERMS(Repack, MESHSEAL_REPACK)
 MESHSEAL_DEFINE_TERMS(Residual, MESHSEAL_RESIDUAL)
 MESHSEAL_DEFINE_TERMS(Basis, MESHSEAL_BASIS)
 MESHSEAL_DEFINE_TERMS(WeightSource, MESHSEAL_WEIGHT_SOURCE)

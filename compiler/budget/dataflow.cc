@@ -5,12 +5,16 @@
 namespace meshseal::compiler {
 namespace {
 
+constexpr AxisPlacement kR = AxisPlacement::kReplicated;
+
 // Appends steps; each names its operands by the numbers that earlier steps returned.
 class FlowBuilder {
  public:
-  explicit FlowBuilder(const Value& input) { flow_.values.push_back({input, 0, 0}); }
-
-  static constexpr uint32_t kInput = 0;
+  // A value that the caller brings.
+  uint32_t Input(const Value& type) {
+    flow_.values.push_back({type, 0, 0});
+    return static_cast<uint32_t>(flow_.values.size() - 1);
+  }
 
   // A step with one output of type `type`; returns its number.
   uint32_t Add(StepKind kind, std::vector<uint32_t> inputs, const Value& type) {
@@ -40,74 +44,131 @@ class FlowBuilder {
   Dataflow flow_;
 };
 
-// The typing rules of one step each, over the operand's placement.
+// The typing rules of the steps, over the placement of their operands.
+class Typing {
+ public:
+  Typing(const Degrees& degrees, const MoeSpec& moe, SharedPlacement shared)
+      : degrees_(degrees), moe_(moe), shared_(shared) {}
 
-Value Gathered(const Degrees& degrees, ValueOrder order, ValueWidth width) {
-  const RowSet rows = degrees.ep > 1 ? RowSet::kOwned : RowSet::kAll;
-  return {order, width, rows, AxisPlacement::kReplicated, AxisPlacement::kReplicated, false};
-}
+  bool gathers() const { return degrees_.dense_tp < degrees_.tp * degrees_.ep; }
 
-// A product with a matrix that is cut by output columns: R -> S(columns) where there is a cut.
-Value CutByColumns(const Degrees& degrees, Value value) {
-  if (degrees.tp > 1) value.tp = AxisPlacement::kSplitColumns;
-  return value;
-}
+  Value Tokens(RowSet rows) const { return {ValueOrder::kToken, ValueWidth::kHidden, rows, kR, kR, false}; }
+  Value Own() const { return Tokens(gathers() ? RowSet::kPart : RowSet::kAll); }
+  Value Index(ValueOrder order) const { return {order, ValueWidth::kIndex, RowSet::kAll, kR, kR, false}; }
+  Value Grouping() const { return {ValueOrder::kGrouping, ValueWidth::kIndex, Owned(), kR, kR, false}; }
 
-// A product that contracts over the cut axis: S(columns) -> P, R -> R.
-Value Contracted(Value value) {
-  value.width = ValueWidth::kHidden;
-  if (value.tp == AxisPlacement::kSplitColumns) value.tp = AxisPlacement::kAddend;
-  return value;
-}
+  Value Scattered() const {
+    return {ValueOrder::kRow, ValueWidth::kHidden, Owned(), kR, kR, WeightedBy(WeightPoint::kInput)};
+  }
 
-// Weighted sum of the owned slots of a token: an addend on ep where experts are divided.
-Value Combined(const Degrees& degrees, Value value) {
-  value.order = ValueOrder::kToken;
-  value.rows = RowSet::kAll;
-  value.weighted = true;
-  if (degrees.ep > 1) value.ep = AxisPlacement::kAddend;
-  return value;
-}
+  // A product with a matrix that is cut by output columns: R -> S(columns) where there is a cut.
+  Value Projected(ValueOrder order) const {
+    const ValueWidth width = moe_.gated.value ? ValueWidth::kTwoColumns : ValueWidth::kColumns;
+    return {order, width, Owned(), CutOver(degrees_.tp), kR, WeightedBy(WeightPoint::kInput)};
+  }
 
-Value Summed(Value value) {
-  value.tp = AxisPlacement::kReplicated;
-  value.ep = AxisPlacement::kReplicated;
-  return value;
-}
+  Value Activated(Value value) const {
+    value.width = ValueWidth::kColumns;
+    value.weighted = value.weighted || WeightedBy(WeightPoint::kActivation);
+    return value;
+  }
 
-Value Narrowed(Value value) {
-  value.width = ValueWidth::kColumns;
-  return value;
+  // A product that contracts over the cut axis: S(columns) -> P, R -> R; and the contribution of one coordinate alone.
+  static Value Contracted(Value value) {
+    value.width = ValueWidth::kHidden;
+    if (value.tp != kR) value.tp = AxisPlacement::kAddend;
+    if (value.ep != kR) value.ep = AxisPlacement::kAddend;
+    return value;
+  }
+
+  Value SharedProjected() const {
+    const bool split = shared_ == SharedPlacement::kSplit;
+    const AxisPlacement alone = degrees_.ep > 1 ? AxisPlacement::kOnlyFirst : kR;
+    return {ValueOrder::kShared,
+            moe_.gated.value ? ValueWidth::kTwoSharedColumns : ValueWidth::kSharedColumns,
+            RowSet::kAll,
+            CutOver(degrees_.tp),
+            split ? CutOver(degrees_.ep) : alone,
+            false};
+  }
+
+  static Value SharedActivated(Value value) {
+    value.width = ValueWidth::kSharedColumns;
+    return value;
+  }
+
+  // Weighted sum of the owned slots of a token: an addend on ep where experts are divided.
+  Value Combined(Value value) const {
+    value.order = ValueOrder::kToken;
+    value.rows = RowSet::kAll;
+    value.weighted = true;
+    if (degrees_.ep > 1) value.ep = AxisPlacement::kAddend;
+    return value;
+  }
+
+  Value Summed() const {
+    Value value = Own();
+    value.weighted = true;
+    return value;
+  }
+
+ private:
+  RowSet Owned() const { return degrees_.ep > 1 ? RowSet::kOwned : RowSet::kAll; }
+  static AxisPlacement CutOver(uint32_t degree) { return degree > 1 ? AxisPlacement::kSplitColumns : kR; }
+  bool WeightedBy(WeightPoint point) const { return moe_.router.weight_applied.value == point; }
+
+  const Degrees& degrees_;
+  const MoeSpec& moe_;
+  SharedPlacement shared_;
+};
+
+// The routing: by the router's formula, by a table over token ids, or as the caller brings it.
+uint32_t AddRoute(const MoeSpec& moe, const Typing& typing, uint32_t own, uint32_t tokens, FlowBuilder& flow) {
+  const Value routing = typing.Index(ValueOrder::kRouting);
+  if (moe.router.scoring.value == Scoring::kPrecomputed) return flow.Add(StepKind::kRouteGiven, {own + 1}, routing);
+  if (moe.router.token_table_layers.value.empty()) return flow.Add(StepKind::kRoute, {tokens}, routing);
+  return flow.Add(StepKind::kRouteByTable, {tokens, own + 1}, routing);
 }
 
 }  // namespace
 
-Dataflow DataflowOf(const Degrees& degrees, Phase phase, Residual residual) {
-  constexpr AxisPlacement kR = AxisPlacement::kReplicated;
-  const Value tokens = {ValueOrder::kToken, ValueWidth::kHidden, RowSet::kAll, kR, kR, false};
-  const Value routing_type = {ValueOrder::kRouting, ValueWidth::kIndex, RowSet::kAll, kR, kR, false};
-  constexpr uint32_t kInput = FlowBuilder::kInput;
+Dataflow DataflowOf(const Degrees& degrees, const MoeSpec& moe, SharedPlacement shared, Phase phase) {
+  const Typing typing(degrees, moe, shared);
+  FlowBuilder flow;
+  const uint32_t own = flow.Input(typing.Own());
+  if (moe.router.scoring.value == Scoring::kPrecomputed) flow.Input(typing.Index(ValueOrder::kRouting));
+  if (!moe.router.token_table_layers.value.empty()) flow.Input(typing.Index(ValueOrder::kTokenId));
 
-  FlowBuilder flow(tokens);
-  const uint32_t routing = flow.Add(StepKind::kRoute, {kInput}, routing_type);
-  const Value slots = CutByColumns(degrees, Gathered(degrees, ValueOrder::kSlot, ValueWidth::kTwoColumns));
+  const uint32_t tokens = typing.gathers() ? flow.Add(StepKind::kGather, {own}, typing.Tokens(RowSet::kAll)) : own;
+  const uint32_t routing = AddRoute(moe, typing, own, tokens, flow);
+  const Value slots = typing.Projected(ValueOrder::kSlot);
   uint32_t projected = 0;
   if (phase == Phase::kPrefill) {
-    const Value rows = Gathered(degrees, ValueOrder::kRow, ValueWidth::kHidden);
-    const Value grouping_type = Gathered(degrees, ValueOrder::kGrouping, ValueWidth::kIndex);
     const std::vector<uint32_t> scattered =
-        flow.Add(StepKind::kScatter, {kInput, routing}, std::vector<Value>{rows, grouping_type});
-    const Value projected_rows = CutByColumns(degrees, Gathered(degrees, ValueOrder::kRow, ValueWidth::kTwoColumns));
-    const uint32_t grouped = flow.Add(StepKind::kGateUpGrouped, scattered, projected_rows);
+        flow.Add(StepKind::kScatter, {tokens, routing}, std::vector<Value>{typing.Scattered(), typing.Grouping()});
+    const uint32_t grouped = flow.Add(StepKind::kGateUpGrouped, scattered, typing.Projected(ValueOrder::kRow));
     projected = flow.Add(StepKind::kUnscatter, {grouped, scattered[1]}, slots);
   } else {
-    projected = flow.Add(StepKind::kGateUp, {kInput, routing}, slots);
+    projected = flow.Add(StepKind::kGateUp, {tokens, routing}, slots);
   }
-  const uint32_t activated = flow.Add(StepKind::kActivation, {projected, routing}, Narrowed(flow.TypeOf(projected)));
-  const uint32_t expanded = flow.Add(StepKind::kDown, {activated, routing}, Contracted(flow.TypeOf(activated)));
-  const uint32_t combined = flow.Add(StepKind::kCombine, {expanded, routing}, Combined(degrees, flow.TypeOf(expanded)));
-  uint32_t output = flow.Add(StepKind::kCollective, {combined}, Summed(flow.TypeOf(combined)));
-  if (residual == Residual::kAdd) output = flow.Add(StepKind::kResidual, {output, kInput}, flow.TypeOf(output));
+  const uint32_t activated =
+      flow.Add(StepKind::kActivation, {projected, routing}, typing.Activated(flow.TypeOf(projected)));
+  const uint32_t expanded = flow.Add(StepKind::kDown, {activated, routing}, Typing::Contracted(flow.TypeOf(activated)));
+  const Value sum = typing.Combined(flow.TypeOf(expanded));
+  uint32_t combined = 0;
+  if (moe.shared_expert.has_value()) {
+    const uint32_t gate_up = flow.Add(StepKind::kSharedGateUp, {tokens}, typing.SharedProjected());
+    const uint32_t active =
+        flow.Add(StepKind::kSharedActivation, {gate_up}, Typing::SharedActivated(flow.TypeOf(gate_up)));
+    const uint32_t down = flow.Add(StepKind::kSharedDown, {active, tokens}, Typing::Contracted(flow.TypeOf(active)));
+    combined = flow.Add(StepKind::kCombineShared, {expanded, routing, down}, sum);
+  } else {
+    combined = flow.Add(StepKind::kCombine, {expanded, routing}, sum);
+  }
+  uint32_t output = flow.Add(StepKind::kCollective, {combined}, typing.Summed());
+  if (moe.residual.value == Residual::kAdd) {
+    output = flow.Add(StepKind::kResidual, {output, own}, flow.TypeOf(output));
+  }
   return std::move(flow).Finish(output);
 }
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/placement/placement.h"
+#include "compiler/manifest/manifest.h"
 #include "schema/plan.h"
 
 namespace meshseal::compiler {
@@ -28,8 +28,9 @@ struct Dataflow {
   std::vector<FlowStep> steps;
 };
 
-// The dataflow of a phase on any rank of a world of these degrees: the routed experts' part, and what follows it.
-Dataflow DataflowOf(const Degrees& degrees, Phase phase, Residual residual);
+// The dataflow of a phase of `moe`'s layers on any rank of a world of these degrees. `shared` is where the shared
+// expert lies; it is not read without one.
+Dataflow DataflowOf(const Degrees& degrees, const MoeSpec& moe, SharedPlacement shared, Phase phase);
 
 }  // namespace meshseal::compiler
 

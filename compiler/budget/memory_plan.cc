@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
-#include <string>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/budget/arena.h"
+#include "compiler/budget/memory_refusal.h"
 #include "compiler/budget/stored_size.h"
 #include "schema/byte_text.h"
 #include "schema/checked_math.h"
@@ -20,71 +19,108 @@ namespace {
 // Rows of a prefill tile: enough for a matrix unit's height, small enough to waste little on few tokens.
 constexpr uint32_t kTileRows = 8;
 constexpr uint64_t kStatusLaneBytes = 64;
-constexpr uint64_t kElementBytes = 4;  // values are float32, indices int32
+constexpr uint64_t kElementBytes = 4;       // values are float32, indices int32
+constexpr uint64_t kExactElementBytes = 8;  // addends of an exact sum are int64
+constexpr uint64_t kHeadElementBytes = 2;   // K and V matrices are bf16
+constexpr uint64_t kMostIndices32 = 0x7fffffff;
 
 // What a rank owns of a layer; every rank with the same shape needs the same bytes.
 struct RankShape {
   uint32_t experts = 0;
   uint32_t columns = 0;
+  uint32_t shared_columns = 0;
   friend bool operator<(const RankShape& a, const RankShape& b) {
-    return std::tie(a.experts, a.columns) < std::tie(b.experts, b.columns);
+    return std::tie(a.experts, a.columns, a.shared_columns) < std::tie(b.experts, b.columns, b.shared_columns);
   }
+};
+
+// What one layer of a class costs a rank.
+struct ShapeCost {
+  uint64_t weights = 0;
+  uint64_t per_expert = 0;  // of them, one expert's
+  uint64_t decode_work = 0;
+  uint64_t prefill_work = 0;
 };
 
 class Budgeter {
  public:
-  Budgeter(const CheckedModel& checked, const Placement& placement) : checked_(checked), placement_(placement) {}
+  Budgeter(const CheckedModel& checked, const Placement& placement)
+      : checked_(checked), placement_(placement), degrees_(placement.degrees()) {}
 
-  std::vector<PhaseBudget> Phases(size_t group) {
-    const Deployment& deployment = checked_.deployment();
+  std::vector<PhaseBudget> Phases(const ClassPlacement& owned) {
+    std::map<RankShape, ShapeCost> costs;
+    for (uint32_t tp = 0; tp < degrees_.tp; ++tp) {
+      for (uint32_t ep = 0; ep < degrees_.ep; ++ep) costs[ShapeOf(owned, {0, 0, tp, ep})] = {};
+    }
     std::vector<PhaseBudget> phases;
-    phases.push_back(OnePhase(group, Phase::kDecode, deployment.decode_tokens.value, 0));
-    phases.push_back(OnePhase(group, Phase::kPrefill, deployment.prefill_chunk.value, kTileRows));
+    phases.push_back(OnePhase(owned, costs, Phase::kDecode, 0));
+    phases.push_back(OnePhase(owned, costs, Phase::kPrefill, kTileRows));
+    const MoeSpec& moe = MoeOf(owned);
+    size_t layout = 0;
+    for (auto& [shape, cost] : costs) {
+      const LayerBytes bytes = sizing_.Layer(checked_.model(), moe, shape.columns, shape.shared_columns);
+      cost.per_expert = bytes.per_expert;
+      cost.weights =
+          sizing_.Add(sizing_.Add(bytes.replicated, bytes.shared), sizing_.Mul(shape.experts, bytes.per_expert));
+      cost.decode_work = phases[0].layouts[layout].arena_bytes;
+      cost.prefill_work = phases[1].layouts[layout].arena_bytes;
+      ++layout;
+    }
+    costs_.push_back(std::move(costs));
     return phases;
   }
 
-  std::vector<RankMemory> Ranks(const std::vector<std::vector<PhaseBudget>>& groups) {
-    const uint32_t world = *WorldOf(placement_.degrees());
+  // Needs the phases of all classes. Replicas are alike, but for their devices.
+  std::vector<RankMemory> Ranks() {
+    const uint32_t replica = degrees_.pp * degrees_.tp * degrees_.ep;
     std::vector<RankMemory> ranks;
-    for (uint32_t rank = 0; rank < world; ++rank) ranks.push_back(OneRank(groups, rank));
+    for (uint32_t rank = 0; rank < replica * degrees_.dp; ++rank) {
+      ranks.push_back(rank < replica ? LinesOf(rank) : ranks[rank % replica]);
+      CloseOnDevice(rank, ranks.back());
+    }
     return ranks;
   }
 
   bool overflowed() const { return sizing_.overflowed(); }
 
  private:
-  const MoeSpec& MoeOf(size_t group) const { return checked_.model().groups[group].moe; }
+  const MoeSpec& MoeOf(const ClassPlacement& owned) const { return checked_.model().groups[owned.group].moe; }
 
-  RankShape ShapeOf(size_t group, const Coordinate& at) const {
-    return {placement_.groups()[group].expert_counts[at.ep], placement_.groups()[group].ColumnsOf(at.tp)};
+  static RankShape ShapeOf(const ClassPlacement& owned, const Coordinate& at) {
+    return {owned.expert_counts[at.ep], owned.ColumnsOf(at.tp), owned.SharedColumnsOf(at.tp, at.ep)};
   }
 
-  PhaseBudget OnePhase(size_t group, Phase phase, uint64_t max_tokens, uint32_t tile_rows) {
+  PhaseBudget OnePhase(const ClassPlacement& owned, const std::map<RankShape, ShapeCost>& shapes, Phase phase,
+                       uint32_t tile_rows) {
     PhaseBudget budget;
     budget.phase = phase;
-    budget.max_tokens = static_cast<uint32_t>(max_tokens);
+    budget.max_tokens = GroupTokens(checked_.deployment(), phase);
     budget.tile_rows = tile_rows;
-    budget.flow = DataflowOf(placement_.degrees(), phase, MoeOf(group).residual.value);
-    std::set<RankShape> shapes;
-    for (uint32_t ep = 0; ep < placement_.degrees().ep; ++ep) {
-      for (uint32_t tp = 0; tp < placement_.degrees().tp; ++tp) shapes.insert(ShapeOf(group, {0, 0, tp, ep}));
+    const SharedPlacement shared = owned.shared_split ? SharedPlacement::kSplit : SharedPlacement::kOwner;
+    budget.flow = DataflowOf(degrees_, MoeOf(owned), shared, phase);
+    budget.index_bits = 32;
+    for (const auto& [shape, cost] : shapes) {
+      budget.layouts.push_back(Layout(owned, budget, shape));
+      for (const Buffer& buffer : budget.layouts.back().buffers) {
+        if (buffer.bytes / kElementBytes > kMostIndices32) budget.index_bits = 64;
+      }
     }
-    for (const RankShape& shape : shapes) budget.layouts.push_back(Layout(group, budget, shape));
     return budget;
   }
 
-  WorkLayout Layout(size_t group, const PhaseBudget& budget, const RankShape& shape) {
+  WorkLayout Layout(const ClassPlacement& owned, const PhaseBudget& budget, const RankShape& shape) {
     WorkLayout layout;
     layout.experts = shape.experts;
     layout.columns = shape.columns;
+    layout.shared_columns = shape.shared_columns;
     if (budget.tile_rows > 0) {
       layout.grouped_rows =
-          GroupedRows(budget.max_tokens, MoeOf(group).experts_per_token.value, shape.experts, budget.tile_rows);
+          GroupedRows(budget.max_tokens, MoeOf(owned).experts_per_token.value, shape.experts, budget.tile_rows);
     }
     std::vector<Demand> demands;
     uint64_t all = 0;
     for (const FlowValue& value : budget.flow.values) {
-      demands.push_back({ValueBytes(group, value.type, budget, layout), value.first, value.last});
+      demands.push_back({ValueBytes(owned, value.type, budget, layout), value.first, value.last});
       all = sizing_.Add(all, sizing_.Add(demands.back().bytes, kBufferAlignment));
     }
     if (sizing_.overflowed()) return layout;
@@ -94,128 +130,129 @@ class Budgeter {
     return layout;
   }
 
-  uint64_t ValueBytes(size_t group, const Value& value, const PhaseBudget& budget, const WorkLayout& layout) {
-    const uint64_t slots = sizing_.Mul(budget.max_tokens, MoeOf(group).experts_per_token.value);
-    const uint64_t hidden = checked_.model().hidden_size.value;
-    if (value.order == ValueOrder::kRouting) return sizing_.Mul(slots, 2 * kElementBytes);  // expert id and weight
-    if (value.order == ValueOrder::kGrouping) {
-      // slot of each row, row of each slot, first row of each expert and the end
-      const uint64_t entries = sizing_.Add(sizing_.Add(layout.grouped_rows, slots), uint64_t{layout.experts} + 1);
-      return sizing_.Mul(entries, kElementBytes);
+  uint64_t ValueBytes(const ClassPlacement& owned, const Value& value, const PhaseBudget& budget,
+                      const WorkLayout& layout) {
+    const uint64_t slots = sizing_.Mul(budget.max_tokens, MoeOf(owned).experts_per_token.value);
+    switch (value.order) {
+      case ValueOrder::kRouting:
+        return sizing_.Mul(slots, 2 * kElementBytes);  // expert id and weight
+      case ValueOrder::kGrouping: {
+        // slot of each row, row of each slot, first row of each expert and the end
+        const uint64_t entries = sizing_.Add(sizing_.Add(layout.grouped_rows, slots), uint64_t{layout.experts} + 1);
+        return sizing_.Mul(entries, kElementBytes);
+      }
+      case ValueOrder::kTokenId:
+        return sizing_.Mul(budget.max_tokens, kElementBytes);
+      case ValueOrder::kSlot:
+        return RowBytes(slots, value.width, layout);
+      case ValueOrder::kRow:
+        return RowBytes(layout.grouped_rows, value.width, layout);
+      case ValueOrder::kToken:
+      case ValueOrder::kShared:
+      case ValueOrder::kInvalid:
+        break;
     }
-    const uint64_t rows = value.order == ValueOrder::kSlot  ? slots
-                          : value.order == ValueOrder::kRow ? layout.grouped_rows
-                                                            : uint64_t{budget.max_tokens};
-    const uint64_t columns = value.width == ValueWidth::kHidden       ? hidden
-                             : value.width == ValueWidth::kTwoColumns ? 2 * uint64_t{layout.columns}
-                                                                      : uint64_t{layout.columns};
+    const bool part = value.rows == RowSet::kPart;
+    return RowBytes(part ? RankTokens(checked_.deployment(), budget.phase) : budget.max_tokens, value.width, layout);
+  }
+
+  uint64_t RowBytes(uint64_t rows, ValueWidth width, const WorkLayout& layout) {
+    uint64_t columns = checked_.model().hidden_size.value;
+    if (width == ValueWidth::kColumns) columns = layout.columns;
+    if (width == ValueWidth::kTwoColumns) columns = 2 * uint64_t{layout.columns};
+    if (width == ValueWidth::kSharedColumns) columns = layout.shared_columns;
+    if (width == ValueWidth::kTwoSharedColumns) columns = 2 * uint64_t{layout.shared_columns};
     return sizing_.Mul(sizing_.Mul(rows, columns), kElementBytes);
   }
 
-  // Values of the shared expert's branch: gate and up, activation, down. They share no byte with the routed part.
-  uint64_t SharedWork(uint64_t max_tokens, uint64_t shared_columns) {
-    if (shared_columns == 0) return 0;
-    const uint64_t columns = sizing_.Add(3 * shared_columns, checked_.model().hidden_size.value);
-    return sizing_.Mul(sizing_.Mul(max_tokens, columns), kElementBytes);
-  }
-
-  RankMemory OneRank(const std::vector<std::vector<PhaseBudget>>& groups, uint32_t rank) {
-    const Degrees& degrees = placement_.degrees();
-    const Manifest& model = checked_.model();
+  // Everything but what the rank's device decides.
+  RankMemory LinesOf(uint32_t rank) {
     const Deployment& deployment = checked_.deployment();
-    const Coordinate at = CoordinateOf(degrees, rank);
-
+    const Coordinate at = CoordinateOf(degrees_, rank);
     RankMemory memory;
-    for (size_t group = 0; group < groups.size(); ++group) {
-      const uint64_t layers = placement_.LayersOf(model.groups[group].layers, at.pp);
+    bool has_collective = false;
+    for (size_t index = 0; index < placement_.classes().size(); ++index) {
+      const ClassPlacement& owned = placement_.classes()[index];
+      const uint64_t layers = placement_.LayersOf(owned.layers, at.pp);
       if (layers == 0) continue;
-      const RankShape shape = ShapeOf(group, at);
-      const uint32_t shared_columns = placement_.groups()[group].SharedColumnsOf(at.tp, at.ep);
-      memory.weights = sizing_.Add(memory.weights, sizing_.Mul(LayerWeights(group, shape, shared_columns), layers));
-      for (const PhaseBudget& phase : groups[group]) {
-        const uint64_t shared = SharedWork(phase.max_tokens, shared_columns);
-        for (const WorkLayout& layout : phase.layouts) {
-          if (layout.experts == shape.experts && layout.columns == shape.columns) {
-            memory.work = std::max(memory.work, sizing_.Add(layout.arena_bytes, shared));
-          }
-        }
-        memory.collective = std::max(memory.collective, CollectiveBytes(phase.max_tokens));
+      has_collective = true;
+      const RankShape shape = ShapeOf(owned, at);
+      const ShapeCost& cost = costs_[index].at(shape);
+      memory.weights = sizing_.Add(memory.weights, sizing_.Mul(cost.weights, layers));
+      const uint64_t unit = deployment.repack.value == Repack::kByTensor ? shape.experts : 1;
+      if (deployment.repack.value != Repack::kNone) {
+        memory.staging = std::max(memory.staging, sizing_.Mul(cost.per_expert, unit));
       }
+      memory.decode_work = std::max(memory.decode_work, cost.decode_work);
+      memory.prefill_work = std::max(memory.prefill_work, cost.prefill_work);
     }
-    const DeviceKindSpec& device = DeviceOf(rank);
-    if (degrees.tp * degrees.ep > 1) {
-      memory.collective = sizing_.Add(memory.collective, device.communicator_reserve.value);
+    if (has_collective) {
+      memory.collective = std::max(CollectiveBytes(Phase::kDecode), CollectiveBytes(Phase::kPrefill));
     }
-    const uint64_t parts = uint64_t{degrees.dense_tp} * degrees.pp;
-    memory.other = sizing_.Add(model.other_weights.value, parts - 1) / parts;
+    memory.other = OtherBytes(at.pp);
+    memory.repacked = deployment.repacked.value;
+    memory.capture = deployment.capture.value;
     memory.sessions = sizing_.Mul(deployment.sessions.value, deployment.per_session.value);
-    for (const uint64_t line : {memory.weights, memory.other, memory.work, memory.collective, memory.sessions}) {
-      memory.total = sizing_.Add(memory.total, line);
-    }
-    const uint64_t headroom = deployment.headroom.value;
-    memory.budget = device.memory.value > headroom ? device.memory.value - headroom : 0;
-    memory.budget = std::min(memory.budget, device.usable.value);
     return memory;
   }
 
-  uint64_t LayerWeights(size_t group, const RankShape& shape, uint32_t shared_columns) {
-    const LayerBytes bytes = sizing_.Layer(checked_.model(), MoeOf(group), shape.columns, shared_columns);
-    return sizing_.Add(sizing_.Add(bytes.replicated, bytes.shared), sizing_.Mul(shape.experts, bytes.per_expert));
+  // What is not MoE, cut over the dense ranks; whole KV heads where they are fewer than the ranks.
+  uint64_t OtherBytes(uint32_t pp) {
+    const Manifest& model = checked_.model();
+    const uint64_t stage_layers = placement_.LayersOf({{0, placement_.stage_ends().back()}}, pp);
+    const uint64_t all_layers = model.layers.value;
+    uint64_t bytes =
+        sizing_.Add(sizing_.Mul(model.other_weights.layers.value, stage_layers), all_layers - 1) / all_layers;
+    if (pp == 0) bytes = sizing_.Add(bytes, model.other_weights.first.value);
+    if (pp + 1 == degrees_.pp) bytes = sizing_.Add(bytes, model.other_weights.last.value);
+    bytes = sizing_.Add(bytes, uint64_t{degrees_.dense_tp} - 1) / degrees_.dense_tp;
+    if (checked_.deployment().kv_heads != KvHeads::kReplicate || !model.attention.has_value()) return bytes;
+    const uint64_t kv_heads = model.attention->kv_heads.value;
+    if (degrees_.dense_tp <= kv_heads) return bytes;
+    const uint64_t head =
+        sizing_.Mul(sizing_.Mul(model.attention->head_dim.value, model.hidden_size.value), 2 * kHeadElementBytes);
+    const uint64_t whole = sizing_.Mul(head, stage_layers);
+    return sizing_.Add(bytes, whole - sizing_.Mul(whole, kv_heads) / degrees_.dense_tp);
   }
 
-  // all-gather + rank-order sum keeps one slice of every rank: the tokens' rows and a status lane.
-  uint64_t CollectiveBytes(uint32_t max_tokens) {
-    const uint64_t rows = sizing_.Mul(sizing_.Mul(max_tokens, checked_.model().hidden_size.value), kElementBytes);
-    return sizing_.Mul(sizing_.Add(rows, kStatusLaneBytes),
-                       uint64_t{placement_.degrees().tp} * placement_.degrees().ep);
+  // The buffers of the collective and of the gather, of one step.
+  uint64_t CollectiveBytes(Phase phase) {
+    const Deployment& deployment = checked_.deployment();
+    const bool gathers = Gathers(degrees_);
+    const uint64_t group = uint64_t{degrees_.tp} * degrees_.ep;
+    const bool exact = deployment.reduction.value == Reduction::kExact;
+    const uint64_t hidden = checked_.model().hidden_size.value;
+    const uint64_t tokens = gathers ? RankTokens(deployment, phase) : GroupTokens(deployment, phase);
+    const uint64_t elements = sizing_.Mul(tokens, hidden);
+    const uint64_t slice =
+        sizing_.Add(sizing_.Mul(elements, exact ? kExactElementBytes : kElementBytes), kStatusLaneBytes);
+    // Slices of every rank are kept for a sum in rank order; a transport that sums on its way needs what is sent.
+    const bool in_rank_order = ReduceAlgorithmOf(deployment.reduction.value, gathers) != ReduceAlgorithm::kTransport;
+    const uint64_t dense_groups = group / degrees_.dense_tp;
+    const uint64_t reduced = sizing_.Mul(in_rank_order ? group : dense_groups, slice);
+    if (!gathers) return reduced;
+    return sizing_.Add(reduced, sizing_.Mul(sizing_.Mul(elements, kElementBytes), dense_groups));
   }
 
-  const DeviceKindSpec& DeviceOf(uint32_t rank) const {
-    return checked_.mesh().KindOfNode(placement_.rank_slots()[rank].node);
+  void CloseOnDevice(uint32_t rank, RankMemory& memory) {
+    const DeviceKindSpec& device = checked_.mesh().KindOfNode(placement_.rank_slots()[rank].node);
+    if (degrees_.tp * degrees_.ep > 1) memory.communicator = device.communicator_reserve.value;
+    memory.total = std::max({memory.staging, memory.decode_work, memory.prefill_work});
+    for (const uint64_t line : {memory.weights, memory.other, memory.repacked, memory.collective, memory.communicator,
+                                memory.capture, memory.sessions}) {
+      memory.total = sizing_.Add(memory.total, line);
+    }
+    const uint64_t headroom = checked_.deployment().headroom.value;
+    memory.budget = device.memory.value > headroom ? device.memory.value - headroom : 0;
+    memory.budget = std::min(memory.budget, device.usable.value);
   }
 
   const CheckedModel& checked_;
   const Placement& placement_;
+  const Degrees& degrees_;
+  std::vector<std::map<RankShape, ShapeCost>> costs_;  // per class
   StoredSize sizing_;
 };
-
-// The ranks of a device (of a host: of all its slots) together, against its budget.
-void CheckDevices(const CheckedModel& checked, const Placement& placement, const std::vector<RankMemory>& ranks,
-                  Diagnostics& diagnostics) {
-  std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> sharing;
-  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
-    const RankSlot& slot = placement.rank_slots()[rank];
-    const bool host = checked.mesh().KindOfNode(slot.node).memory_kind.value == MemoryKind::kHost;
-    sharing[{slot.node, host ? 0 : slot.slot}].push_back(rank);
-  }
-  for (const auto& [place, members] : sharing) {
-    uint64_t needed = 0;
-    bool overflowed = false;
-    uint32_t largest = members.front();
-    for (const uint32_t rank : members) {
-      const std::optional<uint64_t> sum = CheckedAdd(needed, ranks[rank].total);
-      overflowed = overflowed || !sum.has_value();
-      needed = sum.value_or(0);
-      if (ranks[rank].total > ranks[largest].total) largest = rank;
-    }
-    const RankMemory& m = ranks[largest];
-    if (!overflowed && needed <= m.budget) continue;
-    const DeviceKindSpec& device = checked.mesh().KindOfNode(place.first);
-    const std::string subject =
-        members.size() == 1
-            ? absl::StrCat("rank ", largest, " (", CoordinateText(CoordinateOf(placement.degrees(), largest)),
-                           ") needs ")
-            : absl::StrCat(members.size(), " ranks on node '", checked.mesh().nodes[place.first].name.value, "' need ");
-    Diagnostic& error = diagnostics.Error(
-        "memory-fits", device.memory.span,
-        absl::StrCat(subject, ByteText(needed), ", ", ByteText(m.budget), " are there (", ByteText(device.memory.value),
-                     " - ", ByteText(checked.deployment().headroom.value), " headroom)"));
-    error.notes.push_back({checked.deployment().headroom.span,
-                           absl::StrCat("the largest rank ", largest, ": weights ", ByteText(m.weights), ", not MoE ",
-                                        ByteText(m.other), ", work ", ByteText(m.work), ", collective ",
-                                        ByteText(m.collective), ", sessions ", ByteText(m.sessions))});
-  }
-}
 
 }  // namespace
 
@@ -227,20 +264,52 @@ uint64_t GroupedRows(uint64_t tokens, uint64_t top_k, uint64_t experts, uint64_t
   return std::min(by_rows, by_tokens);
 }
 
+std::string LinesText(const RankMemory& memory) {
+  std::string text;
+  const auto add = [&text](const char* name, uint64_t bytes) {
+    if (bytes > 0) absl::StrAppend(&text, text.empty() ? "" : ", ", name, " ", ByteText(bytes));
+  };
+  add("weights", memory.weights);
+  add("not MoE", memory.other);
+  add("repacked", memory.repacked);
+  add("staging", memory.staging);
+  add("decode work", memory.decode_work);
+  add("prefill work", memory.prefill_work);
+  add("collective", memory.collective);
+  add("communicator", memory.communicator);
+  add("capture", memory.capture);
+  add("sessions", memory.sessions);
+  return text;
+}
+
+uint32_t GroupTokens(const Deployment& deployment, Phase phase) {
+  return static_cast<uint32_t>(phase == Phase::kDecode ? deployment.decode_tokens.value
+                                                       : deployment.prefill_chunk.value);
+}
+
+uint32_t RankTokens(const Deployment& deployment, Phase phase) {
+  if (!deployment.rank_tokens.has_value()) return GroupTokens(deployment, phase);
+  const RankTokensSpec& rank = *deployment.rank_tokens;
+  return static_cast<uint32_t>(phase == Phase::kDecode ? rank.decode.value : rank.prefill.value);
+}
+
+ReduceAlgorithm ReduceAlgorithmOf(Reduction reduction, bool gathers) {
+  if (reduction != Reduction::kOrdered) return ReduceAlgorithm::kTransport;
+  return gathers ? ReduceAlgorithm::kExchangeThenSum : ReduceAlgorithm::kGatherThenSum;
+}
+
 std::optional<MemoryPlan> Budget(const CheckedModel& checked, const Placement& placement, Diagnostics& diagnostics) {
   Budgeter budgeter(checked, placement);
   MemoryPlan plan;
-  for (size_t group = 0; group < checked.model().groups.size(); ++group) {
-    plan.groups_.push_back(budgeter.Phases(group));
-  }
-  plan.ranks_ = budgeter.Ranks(plan.groups_);
+  for (const ClassPlacement& owned : placement.classes()) plan.classes_.push_back(budgeter.Phases(owned));
+  plan.ranks_ = budgeter.Ranks();
   if (budgeter.overflowed()) {
     diagnostics.Error("memory-fits", checked.deployment().decode_tokens.span,
                       "a rank needs more bytes than 64 bits count at these limits");
     return std::nullopt;
   }
   const size_t before = diagnostics.size();
-  CheckDevices(checked, placement, plan.ranks_, diagnostics);
+  CheckMemoryFits(checked, placement, plan.ranks_, diagnostics);
   if (diagnostics.size() != before) return std::nullopt;
   return plan;
 }

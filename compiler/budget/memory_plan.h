@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "compiler/budget/dataflow.h"
@@ -15,32 +16,46 @@
 
 namespace meshseal::compiler {
 
-// A phase of a group's layers: its dataflow, the most tokens of a step, and a work arena for each shape of rank.
+// A phase of a class of layers: its dataflow, the most tokens of a step, and a work arena for each shape of rank.
 struct PhaseBudget {
   Phase phase = Phase::kInvalid;
-  uint32_t max_tokens = 0;
-  uint32_t tile_rows = 0;  // 0 where nothing is scattered
+  uint32_t max_tokens = 0;  // of the expert group
+  uint32_t tile_rows = 0;   // 0 where nothing is scattered
+  uint32_t index_bits = 0;  // 32 where no value has more elements than that counts, else 64
   Dataflow flow;
-  std::vector<WorkLayout> layouts;  // by (experts, columns), ascending
+  std::vector<WorkLayout> layouts;  // by (experts, columns, shared columns), ascending
 };
 
 class MemoryPlan {
  public:
-  const std::vector<std::vector<PhaseBudget>>& groups() const { return groups_; }  // phases per group of the manifest
-  const std::vector<RankMemory>& ranks() const { return ranks_; }                  // per world rank
+  const std::vector<std::vector<PhaseBudget>>& classes() const { return classes_; }  // phases per class of layers
+  const std::vector<RankMemory>& ranks() const { return ranks_; }                    // per world rank
 
  private:
   friend std::optional<MemoryPlan> Budget(const CheckedModel&, const Placement&, Diagnostics&);
   MemoryPlan() = default;
 
-  std::vector<std::vector<PhaseBudget>> groups_;
+  std::vector<std::vector<PhaseBudget>> classes_;
   std::vector<RankMemory> ranks_;
 };
+
+// The lines of a rank's memory that are not 0, without their total: "weights 3.4 MiB, decode work 1.1 MiB, ...".
+std::string LinesText(const RankMemory& memory);
 
 // The most rows that `tokens` tokens can scatter to a rank with `experts` experts, when each expert's rows are padded
 // to whole tiles. A token has distinct experts, so at most min(top_k, experts) of its slots arrive; N rows on at most A
 // experts fill at most A + floor((N - A) / tile) tiles, and no expert gets more than all tokens.
 uint64_t GroupedRows(uint64_t tokens, uint64_t top_k, uint64_t experts, uint64_t tile);
+
+// The most tokens of a step of the phase: of the whole expert group, and of one dense group.
+uint32_t GroupTokens(const Deployment& deployment, Phase phase);
+uint32_t RankTokens(const Deployment& deployment, Phase phase);
+
+// Whether the ranks of an expert group bring different tokens.
+inline bool Gathers(const Degrees& degrees) { return degrees.dense_tp < degrees.tp * degrees.ep; }
+
+// How the one collective moves its bytes.
+ReduceAlgorithm ReduceAlgorithmOf(Reduction reduction, bool gathers);
 
 // Reports memory-fits for every device whose ranks need more than it has.
 std::optional<MemoryPlan> Budget(const CheckedModel& checked, const Placement& placement, Diagnostics& diagnostics);

@@ -14,24 +14,17 @@
 #include "compiler/budget/memory_plan.h"
 #include "compiler/check/checked_model.h"
 #include "compiler/placement/placement.h"
+#include "schema/plan.h"
 
 namespace meshseal::compiler {
 
-// Of one step of a phase, through all stages.
-struct StepPrice {
-  uint32_t tokens = 0;
-  double weight_bytes = 0;   // read by the busiest rank of each stage, summed over stages
-  double operations = 0;     // floating-point, of the same ranks
-  double link_bytes = 0;     // that a rank receives inside an island
-  double between_bytes = 0;  // and between islands
-  uint64_t messages = 0;     // network operations one after the other
-  double seconds = 0;
-};
-
 struct Price {
-  StepPrice decode;   // of decode_tokens tokens
+  StepPrice decode;   // of decode_tokens tokens, through all stages
   StepPrice prefill;  // of one chunk of prefill_chunk tokens
 };
+
+// The island of each node of a mesh that holds its rules.
+std::vector<uint32_t> IslandOfNode(const MeshSpec& mesh);
 
 // What the figures take for granted, a line each.
 std::vector<std::string> PriceAssumptions();

@@ -19,21 +19,24 @@ uint64_t StoredSize::Keep(std::optional<uint64_t> result) {
 uint64_t StoredSize::Mul(uint64_t a, uint64_t b) { return Keep(CheckedMul(a, b)); }
 uint64_t StoredSize::Add(uint64_t a, uint64_t b) { return Keep(CheckedAdd(a, b)); }
 
-uint64_t StoredSize::Scales(const SideTensor& side, uint64_t outputs, uint64_t inputs) {
+uint64_t StoredSize::Scales(const SideTensorSpec& side, uint64_t outputs, uint64_t inputs) {
   const uint64_t bytes = FindDType(side.dtype.value)->block_bits / 8;
   if (!side.block.has_value()) return bytes;
   const ScaleBlock& block = side.block->value;
-  return Mul(Mul(CeilDiv(outputs, block.rows), CeilDiv(inputs, block.columns)), bytes);
+  const bool by_half = side.of.has_value() && side.of->value == ScaleOf::kHalf;
+  const uint64_t rows = by_half ? 2 * CeilDiv(outputs / 2, block.rows) : CeilDiv(outputs, block.rows);
+  return Mul(Mul(rows, CeilDiv(inputs, block.columns)), bytes);
 }
 
 uint64_t StoredSize::Stored(const TensorSpec& tensor, uint64_t outputs, uint64_t inputs) {
+  if (outputs == 0 || inputs == 0) return 0;  // a rank without columns of it
   const DTypeRow& row = *FindDType(tensor.dtype.value);
   const bool apart = row.packed_bits > 0 && tensor.scale.has_value();
   const uint64_t block_bits = apart ? row.packed_bits : row.block_bits;
   const uint64_t block_elements = apart ? 1 : row.block_elements;
   const uint64_t blocks = Mul(outputs, CeilDiv(inputs, block_elements));
   uint64_t bytes = CeilDiv(Mul(blocks, block_bits), 8);
-  for (const std::optional<SideTensor>* side : {&tensor.scale, &tensor.scale_2, &tensor.input_scale}) {
+  for (const std::optional<SideTensorSpec>* side : {&tensor.scale, &tensor.scale_2, &tensor.input_scale}) {
     if (side->has_value()) bytes = Add(bytes, Scales(**side, outputs, inputs));
   }
   return bytes;

@@ -11,7 +11,7 @@ namespace meshseal::compiler {
 
 // What a rank reads of a layer.
 struct LayerBytes {
-  uint64_t replicated = 0;  // whole on every rank: router, biases of the router, tables
+  uint64_t replicated = 0;  // whole on every rank: router, biases of the router, tables, gate of the shared expert
   uint64_t per_expert = 0;  // its columns of one expert
   uint64_t shared = 0;      // its columns of the shared expert
 };
@@ -22,8 +22,8 @@ class StoredSize {
   uint64_t Mul(uint64_t a, uint64_t b);
   uint64_t Add(uint64_t a, uint64_t b);
 
-  // Bytes of one matrix of `tensor` (a vector has 1 input) with its scales. Blocks that a cut would not keep whole, and
-  // scale blocks at an edge, are charged whole.
+  // Bytes of one matrix of `tensor` (a vector has 1 input) with its scales, none of an empty one. Blocks that a cut
+  // would not keep whole, and scale blocks at an edge, are charged whole.
   uint64_t Stored(const TensorSpec& tensor, uint64_t outputs, uint64_t inputs);
 
   // Everything that the steps of `moe`'s layers read, on a rank with these columns.
@@ -33,7 +33,7 @@ class StoredSize {
 
  private:
   uint64_t Keep(std::optional<uint64_t> result);
-  uint64_t Scales(const SideTensor& side, uint64_t outputs, uint64_t inputs);
+  uint64_t Scales(const SideTensorSpec& side, uint64_t outputs, uint64_t inputs);
 
   bool overflowed_ = false;
 };

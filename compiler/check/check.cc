@@ -22,7 +22,7 @@ constexpr Rule kRules[] = {
 #define MESHSEAL_READ_RULE(slug, promise, example) {{slug, "read", promise, example, false}},
 #define MESHSEAL_FILE_RULE(slug, promise, example) {{slug, "files", promise, example, false}},
 #define MESHSEAL_BUDGET_RULE(slug, promise, example) {{slug, "budget", promise, example, true}},
-#define MESHSEAL_LOWER_RULE(slug, promise, example) {{slug, "lower", promise, example, false}},
+#define MESHSEAL_WARNING_RULE(slug, promise, example) {{slug, "budget", promise, example, false}},
 #define MESHSEAL_MODEL_RULE(Function, slug, promise, example) \
   {{slug, "check", promise, example, false}, rules::Function, nullptr, nullptr, nullptr},
 #define MESHSEAL_GROUP_RULE(Function, slug, promise, example) \
@@ -39,8 +39,8 @@ constexpr Rule kRules[] = {
 #undef MESHSEAL_MESH_RULE
 #undef MESHSEAL_GROUP_RULE
 #undef MESHSEAL_MODEL_RULE
-#undef MESHSEAL_LOWER_RULE
 #undef MESHSEAL_BUDGET_RULE
+#undef MESHSEAL_WARNING_RULE
 #undef MESHSEAL_FILE_RULE
 #undef MESHSEAL_READ_RULE
 };

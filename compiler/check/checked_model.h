@@ -1,4 +1,4 @@
-// CheckedModel: three documents that hold every rule of the check stage. Only Check makes one.
+// CheckedModel: documents that hold every rule of the check stage. Only Check makes one.
 #ifndef MESHSEAL_COMPILER_CHECK_CHECKED_MODEL_H_
 #define MESHSEAL_COMPILER_CHECK_CHECKED_MODEL_H_
 
@@ -7,6 +7,7 @@
 
 #include "compiler/manifest/manifest.h"
 #include "compiler/text/diagnostic.h"
+#include "schema/load_profile.h"
 
 namespace meshseal::compiler {
 
@@ -15,6 +16,8 @@ class CheckedModel {
   const Manifest& model() const { return inputs_.model; }
   const MeshSpec& mesh() const { return inputs_.mesh; }
   const Deployment& deployment() const { return inputs_.deployment; }
+  // Exactly where experts are balanced: for each MoE layer the slots of each expert, and at least one in all.
+  const std::optional<LoadProfileFile>& profile() const { return inputs_.profile; }
   // Every degree fits 32 bits and their product is the world.
   Degrees degrees() const;
 

@@ -63,6 +63,66 @@ void DenseTpDividesGroup(absl::string_view rule, const Inputs& inputs, Diagnosti
   }
 }
 
+void RankTokensFit(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
+  const Deployment& d = inputs.deployment;
+  const uint64_t group = GroupSize(d);
+  if (group % d.dense_tp.value != 0) return;  // a rule of its own
+  const uint64_t parts = group / d.dense_tp.value;
+  if (parts == 1) {
+    if (!d.rank_tokens.has_value()) return;
+    diagnostics
+        .Error(rule, d.rank_tokens->span,
+               absl::StrCat("rank_tokens is for ranks that bring different tokens, dense.tp ", d.dense_tp.value,
+                            " is the whole expert group"))
+        .notes.push_back({d.dense_tp.span, "all ranks of the group see the same tokens"});
+    return;
+  }
+  if (!d.rank_tokens.has_value()) {
+    diagnostics
+        .Error(
+            rule, d.dense_tp.span,
+            absl::StrCat("dense.tp ", d.dense_tp.value, " lets the ranks of an expert group bring different tokens in ",
+                         parts, " parts, and limits.rank_tokens does not say how many"))
+        .notes.push_back({d.decode_tokens.span, "the limits are of the whole expert group"});
+    return;
+  }
+  const auto check = [&](const Spanned<uint64_t>& rank, const Spanned<uint64_t>& all, const char* rank_name,
+                         const char* name) {
+    const uint64_t most = rank.value * parts;
+    if (rank.value > all.value) {
+      diagnostics
+          .Error(rule, rank.span, absl::StrCat(rank_name, " ", rank.value, " is more than ", name, " ", all.value))
+          .notes.push_back({all.span, "the tokens of the whole expert group"});
+    } else if (most < all.value) {
+      diagnostics
+          .Error(rule, all.span,
+                 absl::StrCat(name, " ", all.value, " is more than ", parts, " x ", rank_name, " ", rank.value, " = ",
+                              most))
+          .notes.push_back({rank.span, "the most that one rank brings"});
+    }
+  };
+  check(d.rank_tokens->decode, d.decode_tokens, "rank_tokens.decode", "decode_tokens");
+  check(d.rank_tokens->prefill, d.prefill_chunk, "rank_tokens.prefill", "prefill_chunk");
+}
+
+void GatherCarriesRouting(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
+  const Deployment& d = inputs.deployment;
+  if (GroupSize(d) == d.dense_tp.value) return;
+  for (const LayerGroup& group : inputs.model.groups) {
+    const RouterSpec& router = group.moe.router;
+    const bool given = router.scoring.value == Scoring::kPrecomputed;
+    if (!given && router.token_table_layers.value.empty()) continue;
+    diagnostics
+        .Error(rule, d.dense_tp.span,
+               absl::StrCat("dense.tp ", d.dense_tp.value,
+                            " lets ranks bring different tokens: their hidden states are "
+                            "gathered, ",
+                            given ? "a precomputed routing is not" : "their ids for the token table are not"))
+        .notes.push_back({given ? router.scoring.span : router.token_table_layers.span, "what the layers route by"});
+    return;
+  }
+}
+
 void StagesCoverLayers(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
   const Deployment& d = inputs.deployment;
   const uint64_t layers = inputs.model.layers.value;
@@ -168,7 +228,7 @@ void KvHeadsFitDenseTp(absl::string_view rule, const Inputs& inputs, Diagnostics
   const Spanned<uint64_t>& kv_heads = inputs.model.attention->kv_heads;
   const Spanned<uint64_t>& dense_tp = inputs.deployment.dense_tp;
   if (kv_heads.value % dense_tp.value == 0) return;
-  if (inputs.deployment.kv_heads == KvHeadsPolicy::kReplicate) {
+  if (inputs.deployment.kv_heads == KvHeads::kReplicate) {
     if (dense_tp.value % kv_heads.value == 0) return;
     diagnostics
         .Error(rule, dense_tp.span,

@@ -1,10 +1,13 @@
 // Rules over a deployment with its model and mesh that no other degrees would mend: limits, reduction, formats, slots.
-#include <cmath>
 #include <map>
+#include <numeric>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/check/exact_sum.h"
 #include "compiler/check/grain.h"
 #include "compiler/check/role.h"
 #include "compiler/check/rules.h"
@@ -13,12 +16,8 @@ namespace meshseal::compiler::rules {
 namespace {
 
 constexpr double kLargestHalf = 65504;  // the largest finite float16
-constexpr int kFixedPointBits = 62;     // of an int64 whose sum must not overflow
 
-// Whole bits that `value` > 0 needs: the exponent of the next power of two.
-int BitsFor(double value) { return static_cast<int>(std::ceil(std::log2(value))); }
-
-// The most addends of one output element of the group's layers.
+// The outputs that are summed for one output element of the group's layers.
 uint64_t Addends(const MoeSpec& moe) { return moe.experts_per_token.value + (moe.shared_expert.has_value() ? 1 : 0); }
 
 }  // namespace
@@ -97,8 +96,8 @@ void BasisFitsWeights(absl::string_view rule, const Inputs& inputs, Diagnostics&
 void ExactSumsFit(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
   const Deployment& d = inputs.deployment;
   if (d.reduction.value != Reduction::kExact) return;
-  if (d.exact_bound.value <= 0) {
-    diagnostics.Error(rule, d.exact_bound.span, "exact.bound must be above 0: every addend is below it");
+  if (d.exact_bound.value < 1) {
+    diagnostics.Error(rule, d.exact_bound.span, "exact.bound must be at least 1: every addend is below it");
     return;
   }
   const uint64_t segments = d.exact_segments.value;
@@ -109,14 +108,13 @@ void ExactSumsFit(absl::string_view rule, const Inputs& inputs, Diagnostics& dia
         .notes.push_back({d.tp.span, "a rank's columns are whole segments"});
   }
   for (const LayerGroup& group : inputs.model.groups) {
-    const double addends = static_cast<double>(Addends(group.moe)) * static_cast<double>(segments);
-    const int fraction = kFixedPointBits - BitsFor(d.exact_bound.value) - BitsFor(addends);
-    if (fraction >= 0) continue;
+    const int fraction = ExactFractionBits(group.moe, d);
+    if (fraction >= 1) continue;
     diagnostics
         .Error(rule, d.exact_bound.span,
-               absl::StrCat("exact.bound ", d.exact_bound.value, " with ", addends, " addends needs ",
-                            kFixedPointBits - fraction, " bits, there are ", kFixedPointBits))
-        .notes.push_back({d.exact_segments.span, "addends are slots times segments"});
+               absl::StrCat("exact.bound ", d.exact_bound.value, " with ", ExactAddends(group.moe, d),
+                            " addends leaves no bit of ", kFixedPointBits, " behind the point"))
+        .notes.push_back({d.exact_segments.span, "addends are slots times segments, and parts of the shared expert"});
   }
 }
 
@@ -146,6 +144,55 @@ void OutputHoldsSums(absl::string_view rule, const Inputs& inputs, Diagnostics& 
   }
 }
 
+void ProfileFitsModel(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
+  if (!inputs.profile.has_value()) return;
+  const LoadProfile& profile = inputs.profile->profile;
+  const Span span = inputs.deployment.profile.span;
+  std::set<uint32_t> missing;  // from the profile
+  std::set<uint32_t> others;   // layers of the profile that are not MoE
+  for (const auto& [layer, counts] : profile.slots) others.insert(layer);
+  for (const LayerGroup& group : inputs.model.groups) {
+    const Spanned<uint64_t>& experts = group.moe.experts;
+    const Spanned<uint64_t>& top_k = group.moe.experts_per_token;
+    for (const LayerRange& range : group.layers) {
+      for (uint32_t layer = range.first; layer < range.last; ++layer) {
+        const auto found = profile.slots.find(layer);
+        if (found == profile.slots.end()) {
+          missing.insert(layer);
+          continue;
+        }
+        others.erase(layer);
+        const std::vector<uint64_t>& counts = found->second;
+        if (counts.size() != experts.value) {
+          diagnostics
+              .Error(rule, span,
+                     absl::StrCat("layer ", layer, ": the profile counts ", counts.size(), " experts, the model has ",
+                                  experts.value))
+              .notes.push_back({experts.span, "one count for each"});
+          continue;
+        }
+        // Below 2^63: the profile's counts and tokens, the experts and experts_per_token all have their limits.
+        const uint64_t slots = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+        if (slots == profile.tokens * top_k.value) continue;
+        diagnostics
+            .Error(rule, span,
+                   absl::StrCat("layer ", layer, ": the profile counts ", slots, " slots, expected ",
+                                profile.tokens * top_k.value, ": ", profile.tokens, " tokens with ", top_k.value,
+                                " experts each"))
+            .notes.push_back({top_k.span, "a token takes a slot of each expert that it selects"});
+      }
+    }
+  }
+  const auto report = [&](const std::set<uint32_t>& layers, absl::string_view what) {
+    if (layers.empty()) return;
+    const std::string more = layers.size() == 1 ? "" : absl::StrCat(" and ", layers.size() - 1, " more");
+    diagnostics.Error(rule, span, absl::StrCat("layer ", *layers.begin(), more, ": ", what))
+        .notes.push_back({inputs.model.moe_layers.span, "the MoE layers"});
+  };
+  report(missing, "the profile has no counts, and it is a MoE layer");
+  report(others, "the profile has counts, and it is no MoE layer");
+}
+
 void AssignNamesSlots(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {
   const MeshSpec& mesh = inputs.mesh;
   if (mesh.assign.empty()) return;
@@ -157,16 +204,16 @@ void AssignNamesSlots(absl::string_view rule, const Inputs& inputs, Diagnostics&
                absl::StrCat("assign places ", mesh.assign.size(), " ranks, the degrees make ", world))
         .notes.push_back({d.parallel_span, "the degrees"});
   }
+  std::map<std::string, const NodeSpec*> nodes;
+  for (const NodeSpec& node : mesh.nodes) nodes.emplace(node.name.value, &node);
   std::map<std::pair<std::string, uint64_t>, Span> taken;
   for (const AssignSpec& row : mesh.assign) {
-    const NodeSpec* node = nullptr;
-    for (const NodeSpec& each : mesh.nodes) {
-      if (each.name.value == row.node.value) node = &each;
-    }
-    if (node == nullptr) {
+    const auto found = nodes.find(row.node.value);
+    if (found == nodes.end()) {
       diagnostics.Error(rule, row.node.span, absl::StrCat("there is no node '", row.node.value, "'"));
       continue;
     }
+    const NodeSpec* node = found->second;
     if (row.slot.value >= node->slots.value) {
       diagnostics
           .Error(rule, row.slot.span,

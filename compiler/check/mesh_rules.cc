@@ -2,6 +2,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,12 +47,13 @@ void NodesAreNamedOnce(absl::string_view rule, const MeshSpec& mesh, Diagnostics
 }
 
 void IslandsCoverNodes(absl::string_view rule, const MeshSpec& mesh, Diagnostics& diagnostics) {
+  std::set<std::string> known;
+  for (const NodeSpec& node : mesh.nodes) known.insert(node.name.value);
   std::map<std::string, Span> placed;
   for (const IslandSpec& island : mesh.islands) {
     for (const Spanned<std::string>& name : island.nodes) {
-      bool exists = false;
-      for (const NodeSpec& node : mesh.nodes) exists = exists || node.name.value == name.value;
-      if (!exists) diagnostics.Error(rule, name.span, absl::StrCat("there is no node '", name.value, "'"));
+      if (known.count(name.value) == 0)
+        diagnostics.Error(rule, name.span, absl::StrCat("there is no node '", name.value, "'"));
       const auto [other, inserted] = placed.emplace(name.value, name.span);
       if (!inserted) {
         diagnostics.Error(rule, name.span, absl::StrCat("node '", name.value, "' is in two islands"))

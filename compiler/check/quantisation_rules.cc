@@ -84,8 +84,9 @@ const char* BlockText(SideRule::Block block) {
   return "";
 }
 
-void CheckSide(absl::string_view rule, const TensorSpec& tensor, const char* key, const std::optional<SideTensor>& side,
-               const SideRule& expected, WeightSource source, Diagnostics& diagnostics) {
+void CheckSide(absl::string_view rule, const TensorSpec& tensor, const char* key,
+               const std::optional<SideTensorSpec>& side, const SideRule& expected, WeightSource source,
+               Diagnostics& diagnostics) {
   const std::string dtype = absl::StrCat(DTypeWord(tensor.dtype.value), " of source ", WordOf(source));
   if (!side.has_value()) {
     if (!expected.required) return;

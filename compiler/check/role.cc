@@ -103,6 +103,7 @@ Reading ReadingOf(const MoeSpec& moe, TensorRole role) {
     case TensorRole::kUpBias:
       return {Has(moe, role) || Has(moe, TensorRole::kGateBias), "gate_bias has a row"};
     case TensorRole::kGateUpBias:
+      return {gated && Has(moe, role), gated ? "it has a row" : "moe.gated is false"};
     case TensorRole::kDownBias:
       return {Has(moe, role), "it has a row"};
     case TensorRole::kInvalid:
@@ -139,6 +140,7 @@ uint64_t ExtentOf(ShapeAxis axis, const Manifest& model, const MoeSpec& moe) {
     case ShapeAxis::kOne:
       return 1;
     case ShapeAxis::kTokenIds:
+      return moe.router.vocabulary.value;
     case ShapeAxis::kInvalid:
       break;
   }
@@ -157,7 +159,7 @@ bool IsTransposed(const TensorSpec& tensor) {
 
 std::vector<NamedSide> SidesOf(const TensorSpec& tensor) {
   std::vector<NamedSide> sides;
-  const auto add = [&sides](const char* key, const std::optional<SideTensor>& side) {
+  const auto add = [&sides](const char* key, const std::optional<SideTensorSpec>& side) {
     if (side.has_value()) sides.push_back({key, &*side});
   };
   add("scale", tensor.scale);

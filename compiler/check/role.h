@@ -39,7 +39,7 @@ Reading ReadingOf(const MoeSpec& moe, TensorRole role);
 // The tensors that the steps of `moe`'s layers read.
 std::vector<const TensorSpec*> TensorsRead(const MoeSpec& moe);
 
-// The length of an axis; 0 for the vocabulary, which a manifest does not say.
+// The length of an axis; 0 for the vocabulary of layers without a token table.
 uint64_t ExtentOf(ShapeAxis axis, const Manifest& model, const MoeSpec& moe);
 
 // Whether the tensor holds all experts along its first axis.
@@ -50,7 +50,7 @@ bool IsTransposed(const TensorSpec& tensor);
 // All side tensors of a tensor, with the keys they stand under.
 struct NamedSide {
   const char* key;
-  const SideTensor* side;
+  const SideTensorSpec* side;
 };
 std::vector<NamedSide> SidesOf(const TensorSpec& tensor);
 

@@ -49,7 +49,7 @@ void RouterGuardsArePositive(absl::string_view rule, const Manifest&, const Laye
 void RouterGroupsFit(absl::string_view rule, const Manifest&, const LayerGroup& group, Diagnostics& diagnostics) {
   const MoeSpec& moe = group.moe;
   if (!moe.router.groups.has_value()) return;
-  const RouterGroups& groups = *moe.router.groups;
+  const RouterGroupsSpec& groups = *moe.router.groups;
   const uint64_t experts = moe.experts.value;
   const uint64_t size = experts / groups.count.value;
   if (groups.keep.value > groups.count.value) {

@@ -11,7 +11,7 @@ namespace meshseal::compiler {
 
 struct RuleRow {
   const char* slug;
-  const char* stage;  // "read", "check", "files", "budget" or "lower"
+  const char* stage;  // "read", "check", "files" or "budget"
   const char* promise;
   const char* example;
   bool degrees_help;  // whether other parallel degrees may satisfy it
@@ -30,7 +30,7 @@ namespace rules {
 #define MESHSEAL_READ_RULE(slug, promise, example)
 #define MESHSEAL_FILE_RULE(slug, promise, example)
 #define MESHSEAL_BUDGET_RULE(slug, promise, example)
-#define MESHSEAL_LOWER_RULE(slug, promise, example)
+#define MESHSEAL_WARNING_RULE(slug, promise, example)
 #define MESHSEAL_MODEL_RULE(Function, slug, promise, example) \
   void Function(absl::string_view rule, const Manifest& model, Diagnostics& diagnostics);
 #define MESHSEAL_GROUP_RULE(Function, slug, promise, example) \
@@ -46,8 +46,8 @@ namespace rules {
 #undef MESHSEAL_MESH_RULE
 #undef MESHSEAL_GROUP_RULE
 #undef MESHSEAL_MODEL_RULE
-#undef MESHSEAL_LOWER_RULE
 #undef MESHSEAL_BUDGET_RULE
+#undef MESHSEAL_WARNING_RULE
 #undef MESHSEAL_FILE_RULE
 #undef MESHSEAL_READ_RULE
 

@@ -21,8 +21,6 @@ namespace {
 
 using Shape = std::vector<uint64_t>;
 
-constexpr uint64_t kAnyLength = 0;  // in an expected shape: a length that the manifest does not say
-
 std::string ShapeText(const Shape& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
 // One way in which a file may store a tensor.
@@ -40,13 +38,8 @@ Shape WithoutLeadingOnes(Shape shape) {
 }
 
 bool SameShape(const Shape& found, const Shape& expected, WeightSource source) {
-  const Shape a = source == WeightSource::kGguf ? WithoutLeadingOnes(found) : found;
-  const Shape b = source == WeightSource::kGguf ? WithoutLeadingOnes(expected) : expected;
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (b[i] != kAnyLength && a[i] != b[i]) return false;
-  }
-  return true;
+  if (source != WeightSource::kGguf) return found == expected;
+  return WithoutLeadingOnes(found) == WithoutLeadingOnes(expected);
 }
 
 Shape LogicalShape(const TensorSpec& tensor, const Manifest& model, const MoeSpec& moe) {
@@ -75,7 +68,7 @@ std::vector<Stored> WaysOf(const TensorSpec& tensor, const Manifest& model, cons
   return ways;
 }
 
-std::vector<Stored> WaysOf(const SideTensor& side, const TensorSpec& tensor, const Manifest& model,
+std::vector<Stored> WaysOf(const SideTensorSpec& side, const TensorSpec& tensor, const Manifest& model,
                            const MoeSpec& moe) {
   const RoleRow& row = RowOf(tensor.role.value);
   const DType dtype = side.dtype.value;

@@ -18,6 +18,12 @@ inline std::vector<uint64_t> Divisors(uint64_t number) {
   return divisors;
 }
 
+// Tokens of a rank are said only where ranks of an expert group bring different ones.
+inline void SetDenseTp(uint64_t dense_tp, Deployment& deployment) {
+  deployment.dense_tp.value = dense_tp;
+  if (dense_tp == deployment.tp.value * deployment.ep.value) deployment.rank_tokens.reset();
+}
+
 // Calls `visit` with each (dp, pp, tp, ep) of `world` ranks in turn in `deployment`, by dp, then pp, then tp.
 inline void ForAllDegrees(uint64_t world, Deployment& deployment, absl::FunctionRef<void()> visit) {
   for (const uint64_t dp : Divisors(world)) {

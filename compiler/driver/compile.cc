@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/budget/memory_plan.h"
 #include "compiler/check/checked_model.h"
 #include "compiler/check/tensor_table.h"
+#include "compiler/driver/all_degrees.h"
 #include "compiler/driver/degree_help.h"
 #include "compiler/driver/layout_search.h"
+#include "compiler/driver/link_advice.h"
 #include "compiler/emit/emit.h"
 #include "compiler/lowering/plan_draft.h"
 #include "compiler/manifest/read_manifest.h"
@@ -17,6 +21,7 @@
 #include "compiler/yaml/yaml.h"
 #include "schema/byte_text.h"
 #include "schema/checkpoint_listing.h"
+#include "schema/load_profile.h"
 #include "schema/mesh_view.h"
 #include "schema/plan_text.h"
 #include "schema/reason.h"
@@ -65,36 +70,89 @@ std::string Beside(const SourceFile& file, const std::string& path) {
   return (std::filesystem::path(file.path()).parent_path() / relative).lexically_normal().string();
 }
 
+constexpr absl::string_view kBalanced = "balanced:";
+constexpr uint64_t kMostRanks = 65536;  // of a degree, as in a deployment
+
+void OverrideDegree(const Override& flag, Span span, Deployment& deployment, Diagnostics& diagnostics) {
+  Spanned<uint64_t>* field = flag.field == "dp"   ? &deployment.dp
+                             : flag.field == "pp" ? &deployment.pp
+                             : flag.field == "tp" ? &deployment.tp
+                             : flag.field == "ep" ? &deployment.ep
+                                                  : &deployment.dense_tp;
+  uint64_t value = 0;
+  if (!absl::SimpleAtoi(flag.value, &value)) {
+    diagnostics.Error("bad-integer", span,
+                      absl::StrCat("--", flag.field, ": expected a whole number, found '", flag.value, "'"));
+  } else if (value == 0 || value > kMostRanks) {
+    diagnostics.Error("out-of-range", span,
+                      absl::StrCat("--", flag.field, ": ", value,
+                                   value == 0 ? " is below 1" : absl::StrCat(" is above ", kMostRanks)));
+  }
+  *field = {value, span};
+  deployment.parallel_span = span;
+}
+
+void OverrideWord(const Override& flag, Span span, Deployment& deployment, Diagnostics& diagnostics) {
+  const absl::string_view word = flag.value;
+  if (flag.field == "reduction") {
+    const std::optional<Reduction> reduction = TermOf<Reduction>(word);
+    if (reduction == Reduction::kOrdered || reduction == Reduction::kFast) {
+      deployment.reduction = {*reduction, span};
+      deployment.exact_bound = {};
+      deployment.exact_segments = {};
+      return;
+    }
+    diagnostics.Error("unknown-value", span,
+                      absl::StrCat("--reduction: expected ordered or fast, found '", flag.value,
+                                   "'; exact has a bound and segments, which the deployment says"));
+    return;
+  }
+  const bool balanced = absl::StartsWith(word, kBalanced) && word.size() > kBalanced.size();
+  const std::optional<ExpertPlacement> placement =
+      balanced ? ExpertPlacement::kBalanced : TermOf<ExpertPlacement>(word);
+  if (!placement.has_value() || (*placement == ExpertPlacement::kBalanced) != balanced) {
+    diagnostics.Error(
+        "unknown-value", span,
+        absl::StrCat("--placement: expected contiguous, round_robin or balanced:FILE, found '", flag.value, "'"));
+    return;
+  }
+  deployment.placement = {*placement, span};
+  deployment.profile = {};
+  if (balanced) deployment.profile = {std::filesystem::absolute(flag.value.substr(kBalanced.size())).string(), span};
+}
+
 // The flags as a file of their own, so that messages can point at them.
 absl::Status ApplyOverrides(const std::vector<Override>& overrides, Deployment& deployment, CompileResult& result) {
   if (overrides.empty()) return absl::OkStatus();
   std::string line;
   std::vector<std::pair<size_t, size_t>> places;
-  for (const Override& override_of : overrides) {
-    absl::StrAppend(&line, line.empty() ? "--" : " --", override_of.field, " ");
-    const std::string value = absl::StrCat(override_of.value);
-    places.emplace_back(line.size(), value.size());
-    line += value;
+  for (const Override& flag : overrides) {
+    absl::StrAppend(&line, line.empty() ? "--" : " --", flag.field, " ");
+    places.emplace_back(line.size(), flag.value.size());
+    line += flag.value;
   }
   MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<const SourceFile> flags, SourceFile::FromText("(flags)", line));
   for (size_t i = 0; i < overrides.size(); ++i) {
-    Spanned<uint64_t>* field = overrides[i].field == "dp"   ? &deployment.dp
-                               : overrides[i].field == "pp" ? &deployment.pp
-                               : overrides[i].field == "tp" ? &deployment.tp
-                               : overrides[i].field == "ep" ? &deployment.ep
-                                                            : &deployment.dense_tp;
     const Span span = flags->At(places[i].first, places[i].second);
-    *field = {overrides[i].value, span};
-    deployment.parallel_span = span;
-    if (overrides[i].value == 0) {
-      result.diagnostics.Error("out-of-range", span, absl::StrCat("--", overrides[i].field, ": 0 is below 1"));
-    }
+    const bool word = overrides[i].field == "placement" || overrides[i].field == "reduction";
+    (word ? OverrideWord : OverrideDegree)(overrides[i], span, deployment, result.diagnostics);
   }
+  SetDenseTp(deployment.dense_tp.value, deployment);
   result.files.push_back(std::move(flags));
   return absl::OkStatus();
 }
 
-// The three documents of a deployment that is already read as YAML; nothing when one of them was refused.
+// The load profile that a deployment with balanced experts names.
+void ReadProfile(const Document& document, const Spanned<std::string>& path, CompileResult& result, Inputs& inputs) {
+  absl::StatusOr<LoadProfileFile> file = ReadLoadProfile(Beside(*document.file, path.value));
+  if (!file.ok()) {
+    result.diagnostics.Error("profile-is-readable", path.span, std::string(file.status().message()));
+    return;
+  }
+  inputs.profile = *std::move(file);
+}
+
+// The documents of a deployment that is already read as YAML; nothing when one of them was refused.
 absl::StatusOr<std::optional<Inputs>> ReadInputs(const Document& document, const CompileRequest& request,
                                                  CompileResult& result) {
   Inputs inputs;
@@ -119,6 +177,8 @@ absl::StatusOr<std::optional<Inputs>> ReadInputs(const Document& document, const
   if (deployment.has_value()) {
     inputs.deployment = std::move(*deployment);
     MESHSEAL_RETURN_IF_ERROR(ApplyOverrides(request.overrides, inputs.deployment, result));
+    const Deployment& d = inputs.deployment;
+    if (d.placement.value == ExpertPlacement::kBalanced) ReadProfile(document, d.profile, result, inputs);
   }
   if (!diagnostics.ok()) return std::optional<Inputs>();
   return std::optional<Inputs>(std::move(inputs));
@@ -132,15 +192,19 @@ std::string PlacementText(const CheckedModel& checked, const Placement& placemen
     absl::StrAppendFormat(&text, "rank %d (%s) node %s slot %d: layers [%d,%d)", rank, CoordinateText(at),
                           checked.mesh().nodes[slot.node].name.value, slot.slot,
                           at.pp == 0 ? 0 : placement.stage_ends()[at.pp - 1], placement.stage_ends()[at.pp]);
-    for (const GroupPlacement& group : placement.groups()) {
+    for (const ClassPlacement& owned : placement.classes()) {
       std::vector<uint32_t> experts;
-      for (uint32_t expert = 0; expert < group.expert_shards.size(); ++expert) {
-        if (group.expert_shards[expert].owner == at.ep) experts.push_back(expert);
+      for (uint32_t expert = 0; expert < owned.owners.shards.size(); ++expert) {
+        if (owned.owners.shards[expert].owner == at.ep) experts.push_back(expert);
       }
+      for (const ExpertCopy& copy : owned.owners.copies) {
+        if (copy.owner == at.ep) experts.push_back(copy.expert);
+      }
+      std::sort(experts.begin(), experts.end());
       uint32_t first_column = 0;
-      for (uint32_t tp = 0; tp < at.tp; ++tp) first_column += group.ColumnsOf(tp);
+      for (uint32_t tp = 0; tp < at.tp; ++tp) first_column += owned.ColumnsOf(tp);
       absl::StrAppendFormat(&text, " experts %s columns [%d,%d)", RangesText(experts), first_column,
-                            first_column + group.ColumnsOf(at.tp));
+                            first_column + owned.ColumnsOf(at.tp));
     }
     text += "\n";
   }
@@ -151,9 +215,8 @@ std::string MemoryText(const MemoryPlan& memory) {
   std::string text;
   for (uint32_t rank = 0; rank < memory.ranks().size(); ++rank) {
     const RankMemory& m = memory.ranks()[rank];
-    absl::StrAppend(&text, "rank ", rank, ": weights ", ByteText(m.weights), ", not MoE ", ByteText(m.other), ", work ",
-                    ByteText(m.work), ", collective ", ByteText(m.collective), ", sessions ", ByteText(m.sessions),
-                    ": ", ByteText(m.total), " of ", ByteText(m.budget), "\n");
+    absl::StrAppend(&text, "rank ", rank, ": ", LinesText(m), ": ", ByteText(m.total), " of ", ByteText(m.budget),
+                    "\n");
   }
   return text;
 }
@@ -189,38 +252,36 @@ absl::Status RunStages(const Inputs& inputs, const CompileRequest& request, Comp
     AddDegreeHelp(inputs, result.diagnostics);
     return absl::OkStatus();
   }
+  WarnOfSlowLinks(*checked, placement, result.diagnostics);
   if (request.stop_after == Stage::kBudget) {
     result.stage_text = MemoryText(*memory);
     return absl::OkStatus();
   }
-  const std::optional<PlanDraft> draft = Lower(*checked, placement, *memory, result.diagnostics);
-  if (!draft.has_value()) return absl::OkStatus();
+  const PlanDraft draft = Lower(*checked, placement, *memory);
   if (request.stop_after == Stage::kLower) {
-    MESHSEAL_ASSIGN_OR_RETURN(result.stage_text, ListPlan(draft->plan(), "(none yet)", "not sealed", {}));
+    MESHSEAL_ASSIGN_OR_RETURN(result.stage_text, ListPlan(draft.plan(), "(none yet)", "not sealed", {}));
     return absl::OkStatus();
   }
-  MESHSEAL_ASSIGN_OR_RETURN(result.sealed, Emit(*draft, request.serial));
+  MESHSEAL_ASSIGN_OR_RETURN(result.sealed, Emit(draft, request.serial));
   return absl::OkStatus();
 }
 
 constexpr size_t kMostLayouts = 16;  // a screenful
 
-// Searches all layouts and sets the deployment to the best one that programs execute, or else to the best one.
+// Searches all layouts and sets the deployment to the best one.
 void ChooseLayout(const CompileRequest& request, Inputs& inputs, CompileResult& result) {
   CheckManifest(inputs.model, result.diagnostics);
   CheckMesh(inputs.mesh, result.diagnostics);
   if (!result.diagnostics.ok()) return;
   const LayoutSearch search = FindLayouts(inputs);
   result.layouts = LayoutText(search, kMostLayouts, request.explain_all);
-  const auto executable = std::find_if(search.layouts.begin(), search.layouts.end(),
-                                       [](const Layout& layout) { return layout.executable; });
-  const Layout& chosen = executable == search.layouts.end() ? search.layouts.front() : *executable;
+  const Layout& chosen = search.layouts.front();
   Deployment& d = inputs.deployment;
   d.dp.value = chosen.degrees.dp;
   d.pp.value = chosen.degrees.pp;
   d.tp.value = chosen.degrees.tp;
   d.ep.value = chosen.degrees.ep;
-  d.dense_tp.value = chosen.degrees.dense_tp;
+  SetDenseTp(chosen.degrees.dense_tp, d);
   d.idle.value = chosen.idle;
 }
 

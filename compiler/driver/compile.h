@@ -28,8 +28,9 @@ std::optional<Stage> StageOf(absl::string_view name);
 
 // A field of the deployment that a flag overrides; messages about it point at the flag.
 struct Override {
-  std::string field;  // dp, pp, tp, ep or dense-tp
-  uint64_t value = 0;
+  std::string field;  // dp, pp, tp, ep, dense-tp, placement or reduction
+  // A degree, or a word of the field; `balanced:FILE` names a load profile beside the working directory.
+  std::string value;
 };
 
 struct CompileRequest {
@@ -39,7 +40,7 @@ struct CompileRequest {
   std::optional<std::string> weights;  // a checkpoint whose headers the model must fit; no payload is read
   std::vector<Override> overrides;
   uint64_t serial = 0;
-  bool find_layout = false;  // search all degrees and go on with the best layout that programs execute
+  bool find_layout = false;  // search all degrees and go on with the best layout
   bool explain_all = false;  // list refused layouts too
   Stage stop_after = Stage::kSeal;
 };

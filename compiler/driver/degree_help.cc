@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/budget/memory_plan.h"
 #include "compiler/check/checked_model.h"
 #include "compiler/check/rules.h"
 #include "compiler/driver/all_degrees.h"
-#include "compiler/lowering/executable.h"
-#include "compiler/placement/placement.h"
+#include "compiler/driver/memory_help.h"
 
 namespace meshseal::compiler {
 namespace {
@@ -20,52 +19,20 @@ namespace {
 constexpr size_t kMostListed = 6;
 constexpr uint64_t kMostRanks = 65536;
 
-enum class Verdict : uint8_t { kRefused, kNotBuilt, kExecutable };
-
-// The verdict with dense.tp = tp x ep, or else with the largest of its divisors that holds the check stage's rules; it
-// is left in `candidate`. A smaller one needs no less memory and is executed no sooner.
-Verdict FindDenseTp(Inputs& candidate) {
-  Deployment& d = candidate.deployment;
-  for (const uint64_t dense_tp : Divisors(d.tp.value * d.ep.value)) {
-    d.dense_tp.value = dense_tp;
-    Diagnostics diagnostics;
-    const std::optional<CheckedModel> checked = CheckDeployment(candidate, diagnostics);
-    if (!checked.has_value()) continue;
-    if (!Budget(*checked, Place(*checked), diagnostics).has_value()) return Verdict::kRefused;
-    CheckExecutable(*checked, diagnostics);
-    return diagnostics.ok() ? Verdict::kExecutable : Verdict::kNotBuilt;
-  }
-  return Verdict::kRefused;
-}
-
 // All (dp, pp, tp, ep) of `world` ranks that hold every rule: those with the dp and pp that were asked for first, then
-// by dp, largest first. Where programs execute some of them, only those.
+// by dp, largest first.
 std::vector<std::string> LegalDegrees(const Inputs& inputs, uint64_t world) {
-  struct Found {
-    std::string text;
-    bool asked;
-    Verdict verdict;
-  };
-  std::vector<Found> found;
+  std::vector<std::string> asked;
+  std::vector<std::string> others;
   Inputs candidate = inputs;
   Deployment& d = candidate.deployment;
   ForAllDegrees(world, d, [&] {
-    const Verdict verdict = FindDenseTp(candidate);
-    if (verdict == Verdict::kRefused) return;
-    const std::string dense =
-        d.dense_tp.value == d.tp.value * d.ep.value ? "" : absl::StrCat(" dense.tp=", d.dense_tp.value);
-    found.push_back({absl::StrCat("dp=", d.dp.value, " pp=", d.pp.value, " tp=", d.tp.value, " ep=", d.ep.value, dense),
-                     d.dp.value == inputs.deployment.dp.value && d.pp.value == inputs.deployment.pp.value, verdict});
+    if (!FindDenseTp(candidate)) return;
+    const bool as_asked = d.dp.value == inputs.deployment.dp.value && d.pp.value == inputs.deployment.pp.value;
+    (as_asked ? asked : others).push_back(DegreesText(d));
   });
-  const bool executable =
-      std::any_of(found.begin(), found.end(), [](const Found& f) { return f.verdict == Verdict::kExecutable; });
-  std::vector<std::string> legal;
-  for (const bool asked : {true, false}) {
-    for (const Found& f : found) {
-      if (f.asked == asked && (!executable || f.verdict == Verdict::kExecutable)) legal.push_back(f.text);
-    }
-  }
-  return legal;
+  asked.insert(asked.end(), others.begin(), others.end());
+  return asked;
 }
 
 }  // namespace
@@ -88,15 +55,22 @@ void AddDegreeHelp(const Inputs& inputs, Diagnostics& diagnostics) {
   const uint64_t idle = std::min(d.idle.value, slots - 1);
   const uint64_t world = inputs.mesh.emulated.value && asked <= kMostRanks ? std::max(asked, slots) : slots - idle;
   const std::vector<std::string> legal = LegalDegrees(inputs, world);
-  if (legal.empty()) return;
-  const size_t listed = std::min(legal.size(), kMostListed);
-  std::string help = absl::StrCat(
-      "degrees that satisfy every rule on this mesh (", world, inputs.mesh.emulated.value ? " ranks): " : " slots): ",
-      absl::StrJoin(legal.begin(), legal.begin() + static_cast<std::ptrdiff_t>(listed), "; "));
-  if (listed < legal.size()) absl::StrAppend(&help, "; and ", legal.size() - listed, " more");
+  std::string help;
+  if (!legal.empty()) {
+    const size_t listed = std::min(legal.size(), kMostListed);
+    help = absl::StrCat("degrees that satisfy every rule on this mesh (", world,
+                        inputs.mesh.emulated.value ? " ranks): " : " slots): ",
+                        absl::StrJoin(legal.begin(), legal.begin() + static_cast<std::ptrdiff_t>(listed), "; "));
+    if (listed < legal.size()) absl::StrAppend(&help, "; and ", legal.size() - listed, " more");
+  }
+  std::optional<std::string> of_memory;  // searched once, for the first such error
   for (Diagnostic& error : diagnostics.errors()) {
     const RuleRow* rule = FindRule(error.rule);
-    if (rule != nullptr && rule->degrees_help) error.help = help;
+    if (rule == nullptr || !rule->degrees_help) continue;
+    error.help = help;
+    if (error.rule != "memory-fits") continue;
+    if (!of_memory.has_value()) of_memory = MemoryHelp(inputs);
+    if (!of_memory->empty()) absl::StrAppend(&error.help, help.empty() ? "" : "; ", *of_memory);
   }
 }
 

@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "compiler/check/checked_model.h"
 #include "compiler/driver/all_degrees.h"
-#include "compiler/lowering/executable.h"
 #include "schema/byte_text.h"
 
 namespace meshseal::compiler {
@@ -25,10 +24,12 @@ std::vector<std::string> SlugsOf(const Diagnostics& diagnostics) {
   return slugs;
 }
 
-void Judge(Inputs& candidate, Layout& layout, std::string& unpriced) {
+void Judge(Inputs candidate, Layout& layout, std::string& unpriced) {
   Deployment& d = candidate.deployment;
+  const std::optional<RankTokensSpec> rank_tokens = d.rank_tokens;
   for (const uint64_t dense_tp : Divisors(d.tp.value * d.ep.value)) {
-    d.dense_tp.value = dense_tp;
+    d.rank_tokens = rank_tokens;
+    SetDenseTp(dense_tp, d);
     Diagnostics diagnostics;
     const std::optional<CheckedModel> checked = CheckDeployment(candidate, diagnostics);
     if (!checked.has_value()) {
@@ -51,8 +52,6 @@ void Judge(Inputs& candidate, Layout& layout, std::string& unpriced) {
     Pricing pricing = PriceOf(*checked, placement, *memory);
     layout.price = pricing.price;
     unpriced = pricing.missing;
-    CheckExecutable(*checked, diagnostics);
-    layout.executable = diagnostics.ok();
     return;
   }
 }
@@ -76,9 +75,11 @@ std::vector<Layout> LayoutsOf(const Inputs& inputs, uint64_t world, uint64_t idl
 }
 
 auto RankOf(const Layout& layout) {
-  const double seconds = layout.price.has_value() ? layout.price->decode.seconds : 0;
-  return std::make_tuple(!layout.refused_by.empty(), layout.idle, seconds, layout.largest_rank);
+  const uint64_t decode = layout.price.has_value() ? layout.price->decode.nanoseconds : 0;
+  return std::make_tuple(!layout.refused_by.empty(), layout.idle, decode, layout.largest_rank);
 }
+
+double Milliseconds(const StepPrice& price) { return static_cast<double>(price.nanoseconds) * 1e-6; }
 
 std::string DegreesText(const Layout& layout) {
   const Degrees& d = layout.degrees;
@@ -107,19 +108,17 @@ std::string LayoutText(const LayoutSearch& search, size_t most, bool refused) {
   const auto end_of_legal = std::find_if(search.layouts.begin(), search.layouts.end(),
                                          [](const Layout& layout) { return !layout.refused_by.empty(); });
   const auto legal = static_cast<size_t>(end_of_legal - search.layouts.begin());
-  std::string text =
-      "  dp   pp   tp   ep dense.tp  idle  largest rank of its budget   decode step  prefill chunk  runs here\n";
+  std::string text = "  dp   pp   tp   ep dense.tp  idle  largest rank of its budget   decode step  prefill chunk\n";
   for (size_t i = 0; i < std::min(legal, most); ++i) {
     const Layout& layout = search.layouts[i];
     absl::StrAppendFormat(&text, "%s  %12s of %10s", DegreesText(layout), ByteText(layout.largest_rank),
                           ByteText(layout.budget));
     if (layout.price.has_value()) {
-      absl::StrAppendFormat(&text, "  %9.3f ms   %9.3f ms", layout.price->decode.seconds * 1e3,
-                            layout.price->prefill.seconds * 1e3);
+      absl::StrAppendFormat(&text, "  %9.3f ms   %9.3f ms\n", Milliseconds(layout.price->decode),
+                            Milliseconds(layout.price->prefill));
     } else {
-      absl::StrAppendFormat(&text, "  %12s   %12s", "-", "-");
+      absl::StrAppendFormat(&text, "  %12s   %12s\n", "-", "-");
     }
-    absl::StrAppend(&text, layout.executable ? "  yes\n" : "  not yet\n");
   }
   if (legal > most) absl::StrAppend(&text, "and ", legal - most, " more\n");
   absl::StrAppend(&text, legal, " of ", search.layouts.size(), " layouts hold every rule\n");

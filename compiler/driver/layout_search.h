@@ -18,7 +18,6 @@ struct Layout {
   Degrees degrees;
   uint64_t idle = 0;                    // slots without a rank
   std::vector<std::string> refused_by;  // slugs, each once; empty: every rule holds
-  bool executable = false;              // programs of this version execute it
   uint64_t largest_rank = 0;            // bytes
   uint64_t budget = 0;                  // bytes, of that rank's device
   std::optional<Price> price;           // none where the mesh states no rates

@@ -61,8 +61,8 @@ std::string Beside(absl::string_view weight, absl::string_view suffix) {
   return absl::StrCat(weight, suffix);
 }
 
-SideTensor Side(std::string name, DType dtype, std::optional<ScaleBlock> block) {
-  SideTensor side;
+SideTensorSpec Side(std::string name, DType dtype, std::optional<ScaleBlock> block) {
+  SideTensorSpec side;
   side.name.value = std::move(name);
   side.dtype.value = dtype;
   if (block.has_value()) side.block = Spanned<ScaleBlock>{*block, {}};
@@ -299,7 +299,8 @@ class Binder {
     if (IsPlain(dtype)) return spec;
     if (row.stored != StoredAs::kWeight && row.role != TensorRole::kRouter) return refuse_dtype("f32, f16 or bf16");
     const std::string& weight = spec.name.value;
-    const auto side_at = [&](const std::string& pattern, std::optional<ScaleBlock> block) -> std::optional<SideTensor> {
+    const auto side_at = [&](const std::string& pattern,
+                             std::optional<ScaleBlock> block) -> std::optional<SideTensorSpec> {
       const std::optional<DType> found = DTypeAt(pattern, layer, expert);
       if (!found.has_value()) return std::nullopt;
       return Side(pattern, *found, block);
@@ -382,7 +383,7 @@ class Binder {
     } else {
       MESHSEAL_ASSIGN_OR_RETURN(spec, FromConfig(row, name));
     }
-    for (const std::optional<SideTensor>* side : {&spec.scale, &spec.scale_2, &spec.input_scale}) {
+    for (const std::optional<SideTensorSpec>* side : {&spec.scale, &spec.scale_2, &spec.input_scale}) {
       if (side->has_value()) MESHSEAL_RETURN_IF_ERROR(Use(TensorName((*side)->name.value, layer, expert), row));
     }
     return spec;
@@ -487,7 +488,7 @@ class Binder {
       if (!sum.has_value()) return RefuseTensor(known.name, "makes the sum of all sizes larger than 64 bits");
       other = *sum;
     }
-    manifest.other_weights.value = other;
+    manifest.other_weights.layers.value = other;
     for (size_t i = 0; i < patterns.size(); ++i) {
       if (matched[i]) Ignore(patterns[i]);
     }
@@ -512,7 +513,10 @@ class Binder {
     for (size_t i = 0; i < layers_.size(); ++i) {
       MoeSpec own = moe();
       own.experts.value = experts_[i];
-      if (tabled_.count(layers_[i]) == 0) own.router.token_table_layers.value.clear();
+      if (tabled_.count(layers_[i]) == 0) {
+        own.router.token_table_layers.value.clear();
+        own.router.vocabulary.value = 0;
+      }
       own.tensors.clear();
       for (const auto& specs : rows_) own.tensors.push_back(*specs[i]);
       // A product of stored f32 weights is not narrowed.

@@ -158,7 +158,7 @@ absl::Status ReadAttention(const Family& family, const Keys& keys, Manifest& man
   MESHSEAL_ASSIGN_OR_RETURN(const std::optional<uint64_t> kv_heads,
                             keys.OneUnsigned("attention.head_count_kv", "the number of KV heads"));
   if (!heads.has_value() || !kv_heads.has_value()) return absl::OkStatus();  // attention differs by layer
-  Attention attention;
+  AttentionSpec attention;
   attention.heads.value = *heads;
   // Latent attention gives every head keys of its own; files say one KV head for the latent row.
   const bool latent = family.attention == AttentionRule::kLatent;
@@ -258,7 +258,7 @@ absl::Status ReadRouter(const Family& family, const Keys& keys, uint64_t layers,
       return keys.Refuse(kGroups, absl::StrCat(count, " groups do not divide ", moe.experts.value, " experts"));
     }
     if (count > 1) {
-      RouterGroups groups;
+      RouterGroupsSpec groups;
       groups.count.value = count;
       groups.keep.value = keep;
       groups.score.value = rule.groups;
@@ -268,7 +268,11 @@ absl::Status ReadRouter(const Family& family, const Keys& keys, uint64_t layers,
   if (rule.token_table) {
     MESHSEAL_ASSIGN_OR_RETURN(const uint64_t hashed,
                               keys.Unsigned("hash_layer_count", 0, layers, "the layers that choose by token id"));
-    if (hashed > 0) router.token_table_layers.value = {{0, static_cast<uint32_t>(hashed)}};
+    if (hashed > 0) {
+      router.token_table_layers.value = {{0, static_cast<uint32_t>(hashed)}};
+      MESHSEAL_ASSIGN_OR_RETURN(router.vocabulary.value,
+                                keys.Unsigned("vocab_size", 1, kMostTokenIds, "the rows of the token table"));
+    }
   }
   return absl::OkStatus();
 }

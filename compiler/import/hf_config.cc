@@ -112,7 +112,7 @@ absl::StatusOr<std::optional<DType>> ReadModelDType(const Family& family, const 
 
 absl::Status ReadAttention(const Family& family, const ConfigFields& config, Manifest& manifest) {
   if (family.attention == AttentionRule::kOther) return absl::OkStatus();
-  Attention attention;
+  AttentionSpec attention;
   MESHSEAL_ASSIGN_OR_RETURN(attention.heads.value,
                             config.Unsigned("num_attention_heads", 1, kSize, "the number of attention heads"));
   MESHSEAL_ASSIGN_OR_RETURN(attention.kv_heads.value,
@@ -276,7 +276,7 @@ absl::Status ReadRouter(const Family& family, const ConfigFields& config, const 
         return config.Refuse("n_group", absl::StrCat(count, " groups do not divide ", moe.experts.value, " experts"));
       }
       if (count > 1) {
-        RouterGroups groups;
+        RouterGroupsSpec groups;
         groups.count.value = count;
         groups.keep.value = keep;
         groups.score.value = rule.groups;
@@ -287,7 +287,11 @@ absl::Status ReadRouter(const Family& family, const ConfigFields& config, const 
   if (rule.token_table) {
     MESHSEAL_ASSIGN_OR_RETURN(const uint64_t hashed,
                               config.Unsigned("num_hash_layers", 0, layers, "the layers that choose by token id"));
-    if (hashed > 0) router.token_table_layers.value = {{0, static_cast<uint32_t>(hashed)}};
+    if (hashed > 0) {
+      router.token_table_layers.value = {{0, static_cast<uint32_t>(hashed)}};
+      MESHSEAL_ASSIGN_OR_RETURN(router.vocabulary.value,
+                                config.Unsigned("vocab_size", 1, kMostTokenIds, "the rows of the token table"));
+    }
   }
   router.input_dtype.value = Basis::kF32;
   if (rule.input == RouterInput::kModel) {

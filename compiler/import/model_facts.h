@@ -16,6 +16,7 @@ namespace meshseal::compiler {
 // The largest size and the most layers a manifest may state.
 inline constexpr uint64_t kLargestImportedSize = uint64_t{1} << 20;
 inline constexpr uint64_t kMostImportedLayers = uint64_t{1} << 16;
+inline constexpr uint64_t kMostTokenIds = uint64_t{1} << 24;
 inline constexpr uint64_t kMostImportedMtpLayers = 64;
 
 struct ModelFacts {

@@ -130,7 +130,7 @@ std::string SharedExpertText(const std::optional<SharedExpertSpec>& shared) {
                   {"activation", shared->activation.has_value() ? ActivationText(*shared->activation) : "same"}});
 }
 
-std::string SideText(const SideTensor& side) {
+std::string SideText(const SideTensorSpec& side) {
   Fields fields = {{"name", Quoted(side.name.value)}, {"dtype", std::string(DTypeName(side.dtype.value))}};
   if (side.block.has_value()) {
     fields.emplace_back("block", absl::StrCat("[", side.block->value.rows, ", ", side.block->value.columns, "]"));
@@ -229,6 +229,13 @@ std::string ExpertsText(const Manifest& manifest, const LayerGroup& base) {
   return FlowMap(fields);
 }
 
+std::string OtherWeightsText(const OtherWeightsSpec& other) {
+  if (other.first.value == 0 && other.last.value == 0) return SizeText(other.layers.value);
+  return FlowMap({{"first", SizeText(other.first.value)},
+                  {"layers", SizeText(other.layers.value)},
+                  {"last", SizeText(other.last.value)}});
+}
+
 }  // namespace
 
 std::string MoeLine(const MoeSpec& moe) {
@@ -236,6 +243,7 @@ std::string MoeLine(const MoeSpec& moe) {
   fields.emplace_back("experts", absl::StrCat(moe.experts.value));
   fields.emplace_back("router", FlowMap(RouterFields(moe.router)));
   fields.emplace_back("token_table", RangesText(moe.router.token_table_layers.value));
+  fields.emplace_back("vocabulary", absl::StrCat(moe.router.vocabulary.value));
   fields.emplace_back("residual", WordOf(moe.residual.value));
   for (const TensorSpec& tensor : moe.tensors) {
     fields.emplace_back(WordOf(tensor.role.value), FlowMap(TensorFields(tensor)));
@@ -259,7 +267,7 @@ std::string WriteManifest(const Manifest& manifest, absl::Span<const std::string
   absl::StrAppend(&text, "meshseal: 1\nmodel:\n  name: ", Word(manifest.name.value),
                   "\n  family: ", Word(manifest.family.value), "\n  hidden_size: ", manifest.hidden_size.value,
                   "\n  layers: ", manifest.layers.value, "\n  attention: ", attention,
-                  "\n  other_weights: ", SizeText(manifest.other_weights.value), "\n");
+                  "\n  other_weights: ", OtherWeightsText(manifest.other_weights), "\n");
   if (manifest.mtp_layers.value != 0) absl::StrAppend(&text, "  mtp_layers: ", manifest.mtp_layers.value, "\n");
 
   const std::vector<LayerRange>& layers = manifest.moe_layers.value;
@@ -269,14 +277,18 @@ std::string WriteManifest(const Manifest& manifest, absl::Span<const std::string
                   "\n  intermediate_size: ", moe.intermediate_size.value, "\n  router:\n");
   for (const auto& [key, value] : RouterFields(moe.router)) absl::StrAppend(&text, "    ", key, ": ", value, "\n");
   std::vector<LayerRange> tabled;
+  uint64_t vocabulary = 0;
   for (const LayerGroup& group : manifest.groups) {
     if (!group.moe.router.token_table_layers.value.empty()) {
       tabled.insert(tabled.end(), group.layers.begin(), group.layers.end());
+      vocabulary = group.moe.router.vocabulary.value;
     }
   }
   absl::StrAppend(
-      &text,
-      "    token_table: ", tabled.empty() ? "none" : FlowMap({{"layers", RangesText(Joined(std::move(tabled)))}}),
+      &text, "    token_table: ",
+      tabled.empty()
+          ? "none"
+          : FlowMap({{"layers", RangesText(Joined(std::move(tabled)))}, {"vocabulary", absl::StrCat(vocabulary)}}),
       "\n  activation: ", ActivationText(moe.activation), "\n  gated: ", moe.gated.value ? "true" : "false",
       "\n  shared_expert: ", SharedExpertText(moe.shared_expert), "\n  residual: ", WordOf(moe.residual.value),
       "\nweights:\n  source: ",

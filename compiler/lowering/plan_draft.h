@@ -2,13 +2,11 @@
 #ifndef MESHSEAL_COMPILER_LOWERING_PLAN_DRAFT_H_
 #define MESHSEAL_COMPILER_LOWERING_PLAN_DRAFT_H_
 
-#include <optional>
 #include <utility>
 
 #include "compiler/budget/memory_plan.h"
 #include "compiler/check/checked_model.h"
 #include "compiler/placement/placement.h"
-#include "compiler/text/diagnostic.h"
 #include "schema/plan.h"
 
 namespace meshseal::compiler {
@@ -18,16 +16,14 @@ class PlanDraft {
   const Plan& plan() const { return plan_; }
 
  private:
-  friend std::optional<PlanDraft> Lower(const CheckedModel&, const Placement&, const MemoryPlan&, Diagnostics&);
+  friend PlanDraft Lower(const CheckedModel&, const Placement&, const MemoryPlan&);
   explicit PlanDraft(Plan plan) : plan_(std::move(plan)) {}
 
   Plan plan_;
 };
 
 // Turns each phase's dataflow into typed steps with their weights, the one collective and the lines they come from.
-// Reports not-yet-built for what the programs of this version do not execute.
-std::optional<PlanDraft> Lower(const CheckedModel& checked, const Placement& placement, const MemoryPlan& memory,
-                               Diagnostics& diagnostics);
+PlanDraft Lower(const CheckedModel& checked, const Placement& placement, const MemoryPlan& memory);
 
 }  // namespace meshseal::compiler
 

@@ -12,20 +12,21 @@
 #include "absl/strings/string_view.h"
 #include "compiler/text/source.h"
 #include "schema/dtype.h"
+#include "schema/load_profile.h"
 #include "schema/plan.h"
 #include "schema/terms.h"
 
 namespace meshseal::compiler {
 
 // Attention heads; absent for `{kind: other}`, to which no head rule applies.
-struct Attention {
+struct AttentionSpec {
   Spanned<uint64_t> heads;
   Spanned<uint64_t> kv_heads;
   Spanned<uint64_t> head_dim;
 };
 
 // Groups of neighbouring experts of which the best are kept; the others can never be selected.
-struct RouterGroups {
+struct RouterGroupsSpec {
   Span span;
   Spanned<uint64_t> count;
   Spanned<uint64_t> keep;
@@ -42,11 +43,12 @@ struct RouterSpec {
   Spanned<double> scale;
   Spanned<bool> logit_bias;      // a tensor is added to the logits
   Spanned<bool> selection_bias;  // a tensor is added to what selection looks at, never to the weights
-  std::optional<RouterGroups> groups;
+  std::optional<RouterGroupsSpec> groups;
   Spanned<WeightPoint> weight_applied;
   Spanned<Basis> input_dtype;
   // Layers whose expert ids come from a table over token ids. In a LayerGroup: all of its layers, or none.
   Spanned<std::vector<LayerRange>> token_table_layers;
+  Spanned<uint64_t> vocabulary;  // rows of the table; 0 without one
 };
 
 struct ActivationSpec {
@@ -71,7 +73,7 @@ struct ScaleBlock {
 };
 
 // A tensor of scales that belongs to a weight.
-struct SideTensor {
+struct SideTensorSpec {
   Span span;
   Spanned<std::string> name;
   Spanned<DType> dtype;
@@ -87,9 +89,9 @@ struct TensorSpec {
   Spanned<std::vector<ShapeAxis>> shape;
   std::optional<Spanned<GateUpLayout>> layout;
   std::optional<Spanned<uint64_t>> rotation;  // elements of a rotated block
-  std::optional<SideTensor> scale;
-  std::optional<SideTensor> scale_2;
-  std::optional<SideTensor> input_scale;  // of the activations; no product of ours reads it
+  std::optional<SideTensorSpec> scale;
+  std::optional<SideTensorSpec> scale_2;
+  std::optional<SideTensorSpec> input_scale;  // of the activations; no product of ours reads it
 };
 
 // What the layers of a group have in common.
@@ -114,6 +116,13 @@ struct LayerGroup {
   MoeSpec moe;
 };
 
+// What is not MoE, in bytes of a replica: on the first stage, spread over all layers, on the last stage.
+struct OtherWeightsSpec {
+  Spanned<uint64_t> first;
+  Spanned<uint64_t> layers;
+  Spanned<uint64_t> last;
+};
+
 // One row of what the model's author authorises.
 struct CollectiveSpec {
   Span span;
@@ -128,9 +137,9 @@ struct Manifest {
   Spanned<std::string> family;
   Spanned<uint64_t> hidden_size;
   Spanned<uint64_t> layers;
-  std::optional<Attention> attention;
-  Spanned<uint64_t> other_weights;  // bytes per replica of what is not MoE
-  Spanned<uint64_t> mtp_layers;     // blocks after the last layer that predict further tokens; not planned
+  std::optional<AttentionSpec> attention;
+  OtherWeightsSpec other_weights;
+  Spanned<uint64_t> mtp_layers;  // blocks after the last layer that predict further tokens; not planned
 
   Spanned<std::vector<LayerRange>> moe_layers;
   std::vector<LayerGroup> groups;  // by first layer; at least one
@@ -211,7 +220,12 @@ struct MeshSpec {
   const DeviceKindSpec& KindOfNode(size_t node) const { return *FindKind(nodes[node].kind.value); }
 };
 
-enum class KvHeadsPolicy : uint8_t { kCut, kReplicate };
+// The most tokens that one dense group brings to a step.
+struct RankTokensSpec {
+  Span span;
+  Spanned<uint64_t> decode;
+  Spanned<uint64_t> prefill;
+};
 
 struct Deployment {
   const SourceFile* file = nullptr;
@@ -226,7 +240,7 @@ struct Deployment {
   Spanned<uint64_t> ep;
   Spanned<uint64_t> dense_tp;
   Spanned<uint64_t> idle;  // slots of the mesh without a rank
-  KvHeadsPolicy kv_heads = KvHeadsPolicy::kCut;
+  KvHeads kv_heads = KvHeads::kCut;
 
   Span placement_span;
   Spanned<ExpertPlacement> placement;
@@ -241,9 +255,13 @@ struct Deployment {
   Spanned<std::vector<uint64_t>> decode_buckets;
   Spanned<uint64_t> prefill_tokens;
   Spanned<uint64_t> prefill_chunk;
+  std::optional<RankTokensSpec> rank_tokens;
   Spanned<uint64_t> sessions;
   Spanned<uint64_t> per_session;
   Spanned<uint64_t> headroom;
+  Spanned<uint64_t> capture;  // bytes a rank for captured programs
+  Spanned<Repack> repack = {Repack::kNone, {}};
+  Spanned<uint64_t> repacked;  // bytes a rank that repacked forms take beside the weights as stored
 
   Spanned<Reduction> reduction;
   Spanned<double> exact_bound;       // of exact: every addend is below it
@@ -254,11 +272,12 @@ struct Deployment {
   Spanned<FailureScope> failure_scope;
 };
 
-// The three documents of one compilation.
+// The documents of one compilation.
 struct Inputs {
   Manifest model;
   MeshSpec mesh;
   Deployment deployment;
+  std::optional<LoadProfileFile> profile;  // exactly where experts are balanced
 };
 
 }  // namespace meshseal::compiler

@@ -24,8 +24,7 @@ void ReadParallel(TypedFields& document, Deployment& deployment) {
   if (std::optional<TypedFields> dense = fields->Map("dense")) {
     deployment.dense_tp = dense->Unsigned("tp", 1, kMostRanks);
     if (const YamlNode* policy = dense->OptionalNode("kv_heads")) {
-      constexpr meshseal::Term kPolicies[] = {{1, "cut"}, {2, "replicate"}};
-      if (dense->TermIn(*policy, "kv_heads", kPolicies) == 2) deployment.kv_heads = KvHeadsPolicy::kReplicate;
+      deployment.kv_heads = static_cast<KvHeads>(dense->TermIn(*policy, "kv_heads", Terms<KvHeads>()));
     }
     dense->Finish();
   }
@@ -73,9 +72,33 @@ void ReadLimits(TypedFields& document, Deployment& deployment) {
   deployment.decode_buckets = fields->Unsigneds("decode_buckets", 1, kMostTokens);
   deployment.prefill_tokens = fields->Unsigned("prefill_tokens", 1, kMostTokens);
   deployment.prefill_chunk = fields->Unsigned("prefill_chunk", 1, kMostTokens);
+  if (fields->OptionalNode("rank_tokens") != nullptr) {
+    if (std::optional<TypedFields> rank = fields->Map("rank_tokens")) {
+      RankTokensSpec tokens;
+      tokens.span = rank->span();
+      tokens.decode = rank->Unsigned("decode", 1, kMostTokens);
+      tokens.prefill = rank->Unsigned("prefill", 1, kMostTokens);
+      rank->Finish();
+      deployment.rank_tokens = tokens;
+    }
+  }
   deployment.sessions = fields->Unsigned("sessions", 1, kMostSessions);
   deployment.per_session = fields->Bytes("per_session");
   fields->Finish();
+}
+
+// `repack: none`, or how weights become the form that a backend computes with.
+void ReadRepack(TypedFields& document, Deployment& deployment) {
+  const YamlNode* node = document.OptionalNodeOrNone("repack");
+  if (node == nullptr) return;
+  TypedFields fields = document.In(*node, "repack");
+  if (const YamlNode* by = fields.Node("by")) {
+    constexpr meshseal::Term kUnits[] = {{static_cast<uint8_t>(Repack::kByExpert), "expert"},
+                                         {static_cast<uint8_t>(Repack::kByTensor), "tensor"}};
+    deployment.repack = {static_cast<Repack>(fields.TermIn(*by, "by", kUnits)), node->span()};
+  }
+  deployment.repacked = fields.Bytes("kept");
+  fields.Finish();
 }
 
 void ReadBasis(TypedFields& document, Deployment& deployment) {
@@ -114,6 +137,8 @@ std::optional<Deployment> ReadDeployment(const SourceFile& file, const YamlNode&
     ReadStages(*fields, deployment);
     ReadLimits(*fields, deployment);
     deployment.headroom = fields->Bytes("headroom");
+    if (fields->OptionalNode("capture") != nullptr) deployment.capture = fields->Bytes("capture");
+    ReadRepack(*fields, deployment);
     Choice<Reduction> reduction = fields->TermOrMap<Reduction>("reduction", {Reduction::kExact});
     deployment.reduction = reduction.word;
     if (reduction.parameters.has_value()) {

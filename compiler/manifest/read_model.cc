@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kLargestSize = uint64_t{1} << 20;
 constexpr uint64_t kMostLayers = uint64_t{1} << 16;
+constexpr uint64_t kMostTokenIds = uint64_t{1} << 24;
 constexpr uint64_t kMostMtpLayers = 64;
 constexpr size_t kMostPatterns = 256;  // of ignored tensors
 constexpr size_t kMostNameBytes = 256;
@@ -22,7 +23,7 @@ constexpr uint64_t kLargestSeed = (uint64_t{1} << 63) - 1;
 
 using Layers = Spanned<std::vector<LayerRange>>;
 
-std::optional<Attention> ReadAttention(TypedFields& model) {
+std::optional<AttentionSpec> ReadAttention(TypedFields& model) {
   std::optional<TypedFields> fields = model.Map("attention");
   if (!fields.has_value()) return std::nullopt;
   if (const YamlNode* kind = fields->OptionalNode("kind")) {
@@ -35,7 +36,7 @@ std::optional<Attention> ReadAttention(TypedFields& model) {
     fields->Finish();
     return std::nullopt;
   }
-  Attention attention;
+  AttentionSpec attention;
   attention.heads = fields->Unsigned("heads", 1, kLargestSize);
   attention.kv_heads = fields->Unsigned("kv_heads", 1, kLargestSize);
   attention.head_dim = fields->Unsigned("head_dim", 1, kLargestSize);
@@ -108,17 +109,32 @@ ExpertCounts ReadExperts(TypedFields& moe) {
   return counts;
 }
 
-std::optional<RouterGroups> ReadGroups(TypedFields& router) {
+std::optional<RouterGroupsSpec> ReadGroups(TypedFields& router) {
   const YamlNode* node = router.NodeOrNone("groups");
   if (node == nullptr) return std::nullopt;
   TypedFields fields = router.In(*node, "groups");
-  RouterGroups groups;
+  RouterGroupsSpec groups;
   groups.span = node->span();
   groups.count = fields.Unsigned("count", 1, kLargestSize);
   groups.keep = fields.Unsigned("keep", 1, kLargestSize);
   groups.score = fields.Term<GroupScore>("score");
   fields.Finish();
   return groups;
+}
+
+// One size, spread over the layers, or a map that says what the first and the last stage have besides.
+void ReadOtherWeights(TypedFields& model, OtherWeightsSpec& other) {
+  const YamlNode* node = model.Node("other_weights");
+  if (node == nullptr) return;
+  if (node->map() == nullptr) {
+    other.layers = model.Bytes("other_weights");
+    return;
+  }
+  TypedFields fields = model.In(*node, "other_weights");
+  other.first = fields.Bytes("first");
+  other.layers = fields.Bytes("layers");
+  other.last = fields.Bytes("last");
+  fields.Finish();
 }
 
 RouterSpec ReadRouter(TypedFields& moe) {
@@ -151,6 +167,7 @@ RouterSpec ReadRouter(TypedFields& moe) {
     if (const YamlNode* layers = table_fields.Node("layers")) {
       router.token_table_layers = ReadLayers(*layers, "moe.router.token_table.layers", fields->diagnostics());
     }
+    router.vocabulary = table_fields.Unsigned("vocabulary", 1, kMostTokenIds);
     table_fields.Finish();
   }
   fields->Finish();
@@ -220,11 +237,11 @@ Spanned<std::string> WithinLimits(Spanned<std::string> name, absl::string_view f
   return name;
 }
 
-std::optional<SideTensor> ReadSideTensor(TypedFields& tensor, absl::string_view key) {
+std::optional<SideTensorSpec> ReadSideTensor(TypedFields& tensor, absl::string_view key) {
   const YamlNode* node = tensor.OptionalNodeOrNone(key);
   if (node == nullptr) return std::nullopt;
   TypedFields fields = tensor.In(*node, key);
-  SideTensor side;
+  SideTensorSpec side;
   side.span = node->span();
   side.name = WithinLimits(fields.Text("name"), fields.name(), fields.diagnostics());
   side.dtype = ReadDType(fields, true);
@@ -365,6 +382,7 @@ class LayerGrouping {
       group.moe = override_row.has_value() ? overrides_[*override_row].spec : base_;
       group.moe.experts = experts;
       group.moe.router.token_table_layers = token_table ? base_.router.token_table_layers : Layers{};
+      if (!token_table) group.moe.router.vocabulary = {};
       groups_.push_back(std::move(group));
     }
     std::vector<LayerRange>& layers = groups_[at->second].layers;
@@ -461,7 +479,7 @@ std::optional<Manifest> ReadManifest(const SourceFile& file, const YamlNode& roo
     model.hidden_size = fields->Unsigned("hidden_size", 1, kLargestSize);
     model.layers = fields->Unsigned("layers", 1, kMostLayers);
     model.attention = ReadAttention(*fields);
-    model.other_weights = fields->Bytes("other_weights");
+    ReadOtherWeights(*fields, model.other_weights);
     if (fields->OptionalNode("mtp_layers") != nullptr) {
       model.mtp_layers = fields->Unsigned("mtp_layers", 0, kMostMtpLayers);
     }

@@ -1,6 +1,9 @@
 #include "compiler/placement/placement.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "compiler/check/grain.h"
 #include "schema/mesh_view.h"
@@ -22,11 +25,11 @@ std::vector<RankSlot> FillSlots(const MeshSpec& mesh, uint64_t world) {
 }
 
 std::vector<RankSlot> AssignedSlots(const MeshSpec& mesh) {
+  std::map<std::string, uint32_t> nodes;
+  for (uint32_t node = 0; node < mesh.nodes.size(); ++node) nodes.emplace(mesh.nodes[node].name.value, node);
   std::vector<RankSlot> ranks;
   for (const AssignSpec& row : mesh.assign) {
-    uint32_t node = 0;
-    while (mesh.nodes[node].name.value != row.node.value) ++node;
-    ranks.push_back({node, static_cast<uint32_t>(row.slot.value)});
+    ranks.push_back({nodes.at(row.node.value), static_cast<uint32_t>(row.slot.value)});
   }
   return ranks;
 }
@@ -63,12 +66,12 @@ std::vector<uint32_t> EvenEnds(uint32_t total, uint32_t parts, uint32_t unit) {
   return ends;
 }
 
-uint32_t GroupPlacement::ColumnsOf(uint32_t tp) const {
+uint32_t ClassPlacement::ColumnsOf(uint32_t tp) const {
   const uint32_t begin = tp == 0 ? 0 : segment_ends[tp_segment_ends[tp - 1] - 1];
   return segment_ends[tp_segment_ends[tp] - 1] - begin;
 }
 
-uint32_t GroupPlacement::SharedColumnsOf(uint32_t tp, uint32_t ep) const {
+uint32_t ClassPlacement::SharedColumnsOf(uint32_t tp, uint32_t ep) const {
   if (shared_ends.empty() || (!shared_split && ep != 0)) return 0;
   const size_t part = shared_split ? size_t{tp} * expert_counts.size() + ep : tp;
   return shared_ends[part] - (part == 0 ? 0 : shared_ends[part - 1]);
@@ -76,48 +79,94 @@ uint32_t GroupPlacement::SharedColumnsOf(uint32_t tp, uint32_t ep) const {
 
 namespace {
 
-std::vector<ExpertShard> Contiguous(uint32_t experts, uint32_t ep) {
-  const std::vector<uint32_t> ends = EvenEnds(experts, ep);
-  std::vector<ExpertShard> shards;
-  uint32_t begin = 0;
-  for (uint32_t owner = 0; owner < ep; ++owner) {
-    for (uint32_t expert = begin; expert < ends[owner]; ++expert) shards.push_back({owner, expert - begin});
-    begin = ends[owner];
-  }
-  return shards;
-}
-
-// Neighbours go to neighbouring owners; the first (experts mod ep) owners have one more, as above.
-std::vector<ExpertShard> RoundRobin(uint32_t experts, uint32_t ep) {
-  std::vector<ExpertShard> shards;
-  for (uint32_t expert = 0; expert < experts; ++expert) shards.push_back({expert % ep, expert / ep});
-  return shards;
-}
-
-GroupPlacement PlaceGroup(const MoeSpec& moe, const Deployment& deployment, const Degrees& degrees) {
-  GroupPlacement group;
-  const auto experts = static_cast<uint32_t>(moe.experts.value);
-  group.expert_shards = deployment.placement.value == ExpertPlacement::kRoundRobin ? RoundRobin(experts, degrees.ep)
-                                                                                   : Contiguous(experts, degrees.ep);
-  uint32_t begin = 0;
-  const auto copies = static_cast<uint32_t>(deployment.redundant_experts.value);
-  for (const uint32_t end : EvenEnds(experts + copies, degrees.ep)) {
-    group.expert_counts.push_back(end - begin);
-    begin = end;
-  }
-  // One canonical segment per tp rank: no more are needed while nothing asks for the same bits across tp degrees.
+// What all layers of a group have in common: the cuts.
+ClassPlacement CutGroup(size_t index, const CheckedModel& checked) {
+  const LayerGroup& group = checked.model().groups[index];
+  const MoeSpec& moe = group.moe;
+  const Deployment& deployment = checked.deployment();
+  const Degrees degrees = checked.degrees();
+  ClassPlacement cut;
+  cut.group = index;
+  cut.layers = group.layers;
   const auto ends_of = [&](ShapeAxis axis, uint64_t width, uint32_t parts) {
     const uint64_t unit = CutUnit(GrainsOf(moe, axis, deployment.down_basis));
     return EvenEnds(static_cast<uint32_t>(width), parts, static_cast<uint32_t>(std::min(unit, width)));
   };
-  group.segment_ends = ends_of(ShapeAxis::kIntermediate, moe.intermediate_size.value, degrees.tp);
-  group.tp_segment_ends = EvenEnds(degrees.tp, degrees.tp);
+  const bool exact = deployment.reduction.value == Reduction::kExact;
+  const uint32_t segments = exact ? static_cast<uint32_t>(deployment.exact_segments.value) : degrees.tp;
+  cut.segment_ends = ends_of(ShapeAxis::kIntermediate, moe.intermediate_size.value, segments);
+  cut.tp_segment_ends = EvenEnds(segments, degrees.tp);
   if (moe.shared_expert.has_value()) {
-    group.shared_split = deployment.shared_expert->value == SharedPlacement::kSplit;
-    group.shared_ends = ends_of(ShapeAxis::kShared, moe.shared_expert->width.value,
-                                group.shared_split ? degrees.tp * degrees.ep : degrees.tp);
+    cut.shared_split = deployment.shared_expert->value == SharedPlacement::kSplit;
+    cut.shared_ends = ends_of(ShapeAxis::kShared, moe.shared_expert->width.value,
+                              cut.shared_split ? degrees.tp * degrees.ep : degrees.tp);
   }
-  return group;
+  return cut;
+}
+
+ExpertOwners OwnersOf(ExpertPlacement placement, const std::vector<uint64_t>& slots, uint32_t experts, uint32_t copies,
+                      uint32_t ep) {
+  switch (placement) {
+    case ExpertPlacement::kRoundRobin:
+      return RoundRobinOwners(experts, copies, ep);
+    case ExpertPlacement::kBalanced:
+      return BalancedOwners(slots, copies, ep);
+    case ExpertPlacement::kContiguous:
+    case ExpertPlacement::kInvalid:
+      break;
+  }
+  return ContiguousOwners(experts, copies, ep);
+}
+
+// The group's layers by the load that was measured; all in one where nothing was.
+std::map<std::vector<uint64_t>, std::vector<LayerRange>> LayersByLoad(const LayerGroup& group,
+                                                                      const CheckedModel& checked) {
+  std::map<std::vector<uint64_t>, std::vector<LayerRange>> layers;
+  if (checked.deployment().placement.value != ExpertPlacement::kBalanced) {
+    layers[{}] = group.layers;
+    return layers;
+  }
+  for (const LayerRange& range : group.layers) {
+    for (uint32_t layer = range.first; layer < range.last; ++layer) {
+      std::vector<LayerRange>& same = layers[checked.profile()->profile.slots.at(layer)];
+      if (!same.empty() && same.back().last == layer) {
+        ++same.back().last;
+      } else {
+        same.push_back({layer, layer + 1});
+      }
+    }
+  }
+  return layers;
+}
+
+// The slots of the busiest of `ep` equal parts of the experts.
+uint64_t BusiestContiguous(const std::vector<uint64_t>& slots, uint32_t ep) {
+  uint64_t busiest = 0;
+  size_t expert = 0;
+  for (const uint32_t end : EvenEnds(static_cast<uint32_t>(slots.size()), ep)) {
+    uint64_t part = 0;
+    for (; expert < end; ++expert) part += slots[expert];
+    busiest = std::max(busiest, part);
+  }
+  return busiest;
+}
+
+void PlaceGroup(size_t index, const CheckedModel& checked, std::vector<ClassPlacement>& classes) {
+  const LayerGroup& group = checked.model().groups[index];
+  const auto experts = static_cast<uint32_t>(group.moe.experts.value);
+  const auto copies = static_cast<uint32_t>(checked.deployment().redundant_experts.value);
+  const uint32_t ep = checked.degrees().ep;
+  const ClassPlacement cut = CutGroup(index, checked);
+  for (const auto& [slots, layers] : LayersByLoad(group, checked)) {
+    ClassPlacement placed = cut;
+    placed.layers = layers;
+    placed.owners = OwnersOf(checked.deployment().placement.value, slots, experts, copies, ep);
+    placed.expert_counts = ExpertsPerOwner(placed.owners, ep);
+    if (!slots.empty()) {
+      placed.load = {slots, BusiestContiguous(slots, ep), BusiestLoad(placed.owners, slots, ep)};
+    }
+    classes.push_back(std::move(placed));
+  }
 }
 
 }  // namespace
@@ -140,9 +189,12 @@ Placement Place(const CheckedModel& checked) {
   const MeshSpec& mesh = checked.mesh();
   placement.rank_slots_ = mesh.assign.empty() ? FillSlots(mesh, *WorldOf(degrees)) : AssignedSlots(mesh);
   placement.stage_ends_ = StageEnds(checked, degrees.pp);
-  for (const LayerGroup& group : checked.model().groups) {
-    placement.groups_.push_back(PlaceGroup(group.moe, checked.deployment(), degrees));
+  for (size_t group = 0; group < checked.model().groups.size(); ++group) {
+    PlaceGroup(group, checked, placement.classes_);
   }
+  std::sort(placement.classes_.begin(), placement.classes_.end(), [](const ClassPlacement& a, const ClassPlacement& b) {
+    return a.layers.front().first < b.layers.front().first;
+  });
   return placement;
 }
 

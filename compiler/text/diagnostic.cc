@@ -16,14 +16,20 @@ auto SortKey(const Diagnostic& error) {
 }  // namespace
 
 Diagnostic& Diagnostics::Error(absl::string_view rule_slug, Span span, std::string text) {
-  errors_.push_back(Diagnostic{span, std::string(rule_slug), std::move(text), {}, ""});
+  errors_.push_back(Diagnostic{span, std::string(rule_slug), std::move(text), {}, "", false});
   return errors_.back();
+}
+
+Diagnostic& Diagnostics::Warning(absl::string_view rule_slug, Span span, std::string text) {
+  warnings_.push_back(Diagnostic{span, std::string(rule_slug), std::move(text), {}, "", true});
+  return warnings_.back();
 }
 
 std::vector<const Diagnostic*> Diagnostics::Sorted() const {
   std::vector<const Diagnostic*> sorted;
-  sorted.reserve(errors_.size());
+  sorted.reserve(errors_.size() + warnings_.size());
   for (const Diagnostic& error : errors_) sorted.push_back(&error);
+  for (const Diagnostic& warning : warnings_) sorted.push_back(&warning);
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Diagnostic* a, const Diagnostic* b) { return SortKey(*a) < SortKey(*b); });
   return sorted;

@@ -53,7 +53,7 @@ class TextRenderer {
 
   void Render(const Diagnostic& error) {
     Location(error.span);
-    Styled(kRed, "error: ");
+    Styled(error.warning ? kYellow : kRed, error.warning ? "warning: " : "error: ");
     Styled(kBold, Shown(error.text));
     absl::StrAppend(&out_, " [", Shown(error.rule), "]\n");
     Excerpt(error.span);
@@ -74,6 +74,7 @@ class TextRenderer {
  private:
   static constexpr absl::string_view kBold = "\x1b[1m";
   static constexpr absl::string_view kRed = "\x1b[1;31m";
+  static constexpr absl::string_view kYellow = "\x1b[1;33m";
   static constexpr absl::string_view kGreen = "\x1b[1;32m";
   static constexpr absl::string_view kCyan = "\x1b[1;36m";
 
@@ -161,6 +162,7 @@ std::string RenderJson(const Diagnostics& diagnostics) {
   Json rows = Json::array();
   for (const Diagnostic* error : diagnostics.Sorted()) {
     Json row;
+    row["severity"] = error->warning ? "warning" : "error";
     row["rule"] = error->rule;
     PutLocation(error->span, /*with_length=*/true, row);
     row["message"] = error->text;

@@ -1,4 +1,4 @@
-// What computes: one virtual per row of the step table, except the collective, which is the communicator's.
+// What computes: one virtual per row of the step table that is executed, except those of the communicator.
 //
 // A step writes all of its output that its comment names and nothing else; slot rows of other ranks and
 // padding rows stay as they were. It keeps nothing between calls. It returns a failure instead of an invalid
@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/backend/step_args.h"
+#include "runtime/program/executed.h"
 #include "schema/step.h"
 
 namespace meshseal::runtime {
@@ -54,11 +55,11 @@ class Backend {
   virtual absl::Status Residual(const ResidualArgs& args) = 0;
 };
 
-// A new row of the step table does not compile before it has its virtual above.
+// A row of the step table that is executed does not compile before it has its virtual above.
 template <class B>
 constexpr bool kHasEveryStep =
 #define MESHSEAL_STEP(Name, value, mnemonic, inputs, outputs, tensors) \
-  (StepKind::k##Name == StepKind::kCollective || requires { &B::Name; })&&
+  (!IsExecuted(StepKind::k##Name) || IsCommunication(StepKind::k##Name) || requires { &B::Name; })&&
 #include "schema/steps.def"
 #undef MESHSEAL_STEP
     true;

@@ -174,7 +174,7 @@ absl::Status RankExecutor::RunBackendStep(const Frame& frame, const BoundStep& s
           {shape, frame.GroupingAt(in2), frame.Grouped(in, 2 * columns), frame.Slots(out, 2 * columns)});
     case StepKind::kActivation:
       return backend_->Activation(
-          {shape, frame.Owned(in2), layer.activation, frame.Slots(in, 2 * columns), frame.Slots(out, columns)});
+          {shape, frame.Owned(in2), layer.activation.kind, frame.Slots(in, 2 * columns), frame.Slots(out, columns)});
     case StepKind::kDown:
       return backend_->Down({shape, frame.Owned(in2), layer.down_basis, experts, frame.Slots(in, columns),
                              frame.Slots(out, hidden), frame.counters()});
@@ -183,6 +183,13 @@ absl::Status RankExecutor::RunBackendStep(const Frame& frame, const BoundStep& s
     case StepKind::kResidual:
       return backend_->Residual({shape, frame.Tokens(in), frame.Tokens(in2), frame.Tokens(out)});
     case StepKind::kCollective:
+    case StepKind::kGather:
+    case StepKind::kRouteByTable:
+    case StepKind::kRouteGiven:
+    case StepKind::kSharedGateUp:
+    case StepKind::kSharedActivation:
+    case StepKind::kSharedDown:
+    case StepKind::kCombineShared:
     case StepKind::kInvalid:
       break;
   }

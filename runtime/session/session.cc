@@ -14,6 +14,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/inproc.h"
 #include "runtime/execute/rank_executor.h"
+#include "runtime/program/executed.h"
 #include "runtime/program/rank_facts.h"
 #include "runtime/program/rank_program.h"
 #include "runtime/session/preflight.h"
@@ -29,6 +30,9 @@ namespace {
 constexpr const char* kInproc = "inproc";
 
 uint32_t WorldSize(const Plan& plan) { return static_cast<uint32_t>(plan.mesh.rank_slots.size()); }
+
+// One arena for the programs of both phases.
+uint64_t WorkBytes(const RankMemory& memory) { return std::max(memory.decode_work, memory.prefill_work); }
 
 // Rows [first, first + count) of a call.
 struct Band {
@@ -49,6 +53,7 @@ absl::Status CheckOptions(const Plan& plan, const SessionOptions& options) {
                   absl::StrCat("ranks '", options.ranks, "' are not built, this version has '", kInproc, "'"));
   }
   MESHSEAL_RETURN_IF_ERROR(MakeBackend(options.backend).status());
+  MESHSEAL_RETURN_IF_ERROR(CheckExecuted(plan));
   if (plan.mesh.transport != Transport::kInproc && !options.emulate) {
     return Refuse(Reason::kUsage, absl::StrCat("the plan's mesh has transport ", WordOf(plan.mesh.transport),
                                                ", the ranks would be threads: that is an emulation, and not allowed"));
@@ -187,8 +192,8 @@ absl::Status Session::Reserve(Rank& rank) {
   MESHSEAL_ASSIGN_OR_RETURN(rank.weights, RankWeights::Reserve(plan, rank.rank));
   RankExecutor::Options options;
   options.poison = options_.poison;
-  MESHSEAL_ASSIGN_OR_RETURN(rank.executor,
-                            RankExecutor::Reserve(plan.memory[rank.rank].work, *rank.backend, *rank.group, options));
+  MESHSEAL_ASSIGN_OR_RETURN(
+      rank.executor, RankExecutor::Reserve(WorkBytes(plan.memory[rank.rank]), *rank.backend, *rank.group, options));
   return rank.group->Reserve(uint64_t{std::max(plan.limits.decode_tokens, plan.limits.prefill_chunk)} * plan.hidden);
 }
 

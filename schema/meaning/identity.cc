@@ -1,4 +1,4 @@
-// Rules on what a plan calls things: enumerations, names, origins, stream, fingerprint.
+// Rules on what a plan calls things: enumerations, names, origins, stream, prices, fingerprint.
 #include <cstdint>
 #include <initializer_list>
 
@@ -17,6 +17,17 @@ template <class E>
 Fault Known(absl::string_view what, E term) {
   if (IsKnown(term)) return std::nullopt;
   return absl::StrCat(std::string(what), " has the value ", static_cast<int>(term), ", which is not in its table");
+}
+
+// A term that may be none; the rules below say where it must be.
+template <class E>
+Fault KnownOrNone(absl::string_view what, E term) {
+  return term == E::kInvalid ? Fault() : Known(what, term);
+}
+
+Fault KnownDType(absl::string_view what, DType dtype) {
+  if (IsKnown(dtype)) return std::nullopt;
+  return absl::StrCat(std::string(what), " has the value ", static_cast<int>(dtype), ", which is not in its table");
 }
 
 Fault KnownValue(const Value& value) {
@@ -39,22 +50,36 @@ Fault KnownStep(const Step& step) {
 }
 
 Fault KnownTensor(const TensorClass& tensor) {
-  if (!IsKnown(tensor.dtype)) {
-    return absl::StrCat("a tensor's dtype has the value ", static_cast<int>(tensor.dtype),
-                        ", which is not in its table");
+  if (Fault fault = FirstOf({Known("a tensor's role", tensor.role), KnownDType("a tensor's dtype", tensor.dtype),
+                             KnownOrNone("a tensor's layout", tensor.layout)})) {
+    return fault;
   }
   for (const ShapeAxis axis : tensor.shape) {
     if (Fault fault = Known("a tensor's axis", axis)) return fault;
   }
-  return Known("a tensor's role", tensor.role);
+  for (const SideTensor& side : tensor.sides) {
+    if (Fault fault =
+            FirstOf({Known("a side tensor's kind", side.kind), KnownDType("a side tensor's dtype", side.dtype),
+                     Known("a scale's application", side.applies), KnownOrNone("a scale's rows", side.of)})) {
+      return fault;
+    }
+  }
+  return std::nullopt;
+}
+
+Fault KnownRouter(const Router& router) {
+  return FirstOf({Known("router.scoring", router.scoring), Known("router.order", router.order),
+                  Known("router.renormalize", router.renormalize),
+                  KnownOrNone("router.groups.score", router.groups.score),
+                  Known("router.weight_applied", router.weight_applied), Known("router.input_dtype", router.input)});
 }
 
 Fault KnownLayerClass(const LayerClass& c) {
   if (Fault fault =
-          FirstOf({Known("router.scoring", c.router.scoring), Known("router.order", c.router.order),
-                   Known("router.renormalize", c.router.renormalize),
-                   Known("router.weight_applied", c.router.weight_applied), Known("router.input_dtype", c.router.input),
-                   Known("activation", c.activation), Known("residual", c.residual),
+          FirstOf({KnownRouter(c.router), Known("activation", c.activation.kind),
+                   KnownOrNone("shared_expert.gate", c.shared_expert.gate),
+                   KnownOrNone("shared_expert.activation", c.shared_expert.activation.kind),
+                   KnownOrNone("shared_expert.placement", c.shared_expert.placement), Known("residual", c.residual),
                    Known("gate_up basis", c.gate_up_basis), Known("down basis", c.down_basis)})) {
     return fault;
   }
@@ -90,7 +115,9 @@ Fault PrintableText(absl::string_view what, absl::string_view text) {
 }  // namespace
 
 Fault TermsAreKnown(const Plan& plan, const SealFacts&) {
-  if (Fault fault = FirstOf({Known("mesh transport", plan.mesh.transport), Known("reduction", plan.reduction),
+  if (Fault fault = FirstOf({Known("mesh transport", plan.mesh.transport), Known("kv_heads", plan.kv_heads),
+                             Known("repack", plan.limits.repack), Known("expert placement", plan.expert_placement),
+                             Known("choice of copies", plan.copy_choice), Known("reduction", plan.reduction),
                              Known("reduce algorithm", plan.reduce_algorithm), Known("output dtype", plan.output),
                              Known("numerics contract", plan.numerics), Known("failure scope", plan.failure_scope),
                              Known("weight source", plan.weight_source)})) {
@@ -118,8 +145,15 @@ Fault NamesAreText(const Plan& plan, const SealFacts&) {
   for (const DeviceKind& kind : plan.mesh.device_kinds) {
     if (Fault fault = PrintableText("a device kind's name", kind.name)) return fault;
   }
+  for (const std::string* version : {&plan.mesh.transport_version_min, &plan.mesh.transport_version_max}) {
+    if (version->empty()) continue;
+    if (Fault fault = PrintableText("a transport's version", *version)) return fault;
+  }
   for (const Node& node : plan.mesh.nodes) {
     if (Fault fault = PrintableText("a node's name", node.name)) return fault;
+    for (const std::string& device : node.identity) {
+      if (Fault fault = PrintableText("a device's identity", device)) return fault;
+    }
   }
   for (const std::string& pattern : plan.ignored_tensors) {
     if (Fault fault = PrintableText("an ignored pattern", pattern)) return fault;
@@ -127,12 +161,21 @@ Fault NamesAreText(const Plan& plan, const SealFacts&) {
   for (const LayerClass& layer_class : plan.layer_classes) {
     for (const TensorClass& tensor : layer_class.tensors) {
       if (Fault fault = PrintableText("a tensor's name", tensor.name)) return fault;
+      for (const SideTensor& side : tensor.sides) {
+        if (Fault fault = PrintableText("a side tensor's name", side.name)) return fault;
+      }
     }
   }
   return std::nullopt;
 }
 
 Fault OriginsExist(const Plan& plan, const SealFacts&) {
+  // Deployment, model and mesh; a load profile where one was read.
+  const size_t documents = plan.expert_placement == ExpertPlacement::kBalanced ? 4 : 3;
+  if (plan.sources.size() != documents) {
+    return absl::StrCat("the plan names ", plan.sources.size(), " documents, with experts ",
+                        WordOf(plan.expert_placement), " it comes from ", documents);
+  }
   for (const LayerClass& layer_class : plan.layer_classes) {
     for (const Program& program : layer_class.programs) {
       for (const Step& step : program.steps) {
@@ -150,6 +193,17 @@ Fault OriginsExist(const Plan& plan, const SealFacts&) {
 Fault StreamIsDeployment(const Plan& plan, const SealFacts& facts) {
   if (facts.stream == StreamOf(plan.deployment_name)) return std::nullopt;
   return absl::StrCat("the seal's stream is not that of deployment '", plan.deployment_name, "'");
+}
+
+Fault PricesHaveTwoRows(const Plan& plan, const SealFacts&) {
+  if (plan.prices.empty()) return std::nullopt;
+  if (plan.prices.size() != 2) return absl::StrCat(plan.prices.size(), " prices, expected one for each of 2 phases");
+  const auto tokens = [](const char* phase, uint32_t found, uint32_t expected) -> Fault {
+    if (found == expected) return std::nullopt;
+    return absl::StrCat("the price of ", phase, " is for ", found, " tokens, the limits say ", expected);
+  };
+  return FirstOf({tokens("decode", plan.prices[0].tokens, plan.limits.decode_tokens),
+                  tokens("prefill", plan.prices[1].tokens, plan.limits.prefill_chunk)});
 }
 
 Fault FingerprintHolds(const Plan& plan, const SealFacts&) {

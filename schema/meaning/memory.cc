@@ -1,225 +1,217 @@
-// Rules on capacity, buffers and memory: bytes derived again from shapes, cuts and owners, in checked arithmetic.
+// The rule on memory: every line of every rank, derived again from shapes, cuts and owners in checked arithmetic.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
-#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "schema/checked_math.h"
 #include "schema/meaning/rules.h"
 #include "schema/meaning/shape_facts.h"
+#include "schema/meaning/size.h"
 #include "schema/mesh_view.h"
 
 namespace meshseal::meaning {
 namespace {
 
-constexpr uint64_t kBufferAlignment = 64;
 constexpr uint64_t kStatusLaneBytes = 64;
-constexpr uint32_t kLargestTile = 1024;
+constexpr uint64_t kElementBytes = 4;     // of an addend
+constexpr uint64_t kFixedPointBytes = 8;  // of an exact one
+constexpr uint64_t kAttentionBytes = 2;   // per weight of K and V, bf16
 
-// A number of bytes or rows that may have overflowed on its way; an overflow sticks.
-class Size {
- public:
-  Size(uint64_t value) : value_(value) {}  // NOLINT(google-explicit-constructor): reads as a number
-  Size operator*(Size other) const { return Both(other, CheckedMul); }
-  Size operator+(Size other) const { return Both(other, CheckedAdd); }
-  Size RoundedUp(uint64_t unit) const {
-    const Size padded = *this + Size(unit - 1);
-    return padded.value_.has_value() ? Size(*padded.value_ / unit * unit) : padded;
-  }
-  bool Is(uint64_t expected) const { return value_ == expected; }
-  std::string Text() const {
-    return value_.has_value() ? absl::StrCat(*value_) : std::string("more than 64 bits hold");
-  }
-  uint64_t ValueOr(uint64_t otherwise) const { return value_.value_or(otherwise); }
-
- private:
-  Size Both(Size other, std::optional<uint64_t> (*operation)(uint64_t, uint64_t)) const {
-    Size result(0);
-    result.value_ = value_.has_value() && other.value_.has_value() ? operation(*value_, *other.value_) : std::nullopt;
-    return result;
-  }
-  std::optional<uint64_t> value_;
-};
-
-// The (experts, columns) that ranks of a layer class own, ascending.
-std::set<std::pair<uint32_t, uint32_t>> RankShapes(const Plan& plan, const LayerClass& c) {
-  std::set<std::pair<uint32_t, uint32_t>> shapes;
-  for (const uint32_t experts : ExpertsPerOwner(c, plan.degrees.ep)) {
-    for (const uint32_t columns : ColumnsPerTp(c)) shapes.emplace(experts, columns);
-  }
-  return shapes;
+Size ScaleBytes(const SideTensor& side, bool fused, uint64_t outputs, uint64_t inputs) {
+  const uint64_t bytes = FindDType(side.dtype)->block_bits / 8;
+  if (!HasBlock(side)) return bytes;
+  // Blocks of each half start with it.
+  const uint64_t halves = fused && side.of == ScaleOf::kHalf ? 2 : 1;
+  return Size(outputs / halves).DividedUp(side.block_rows) * halves * Size(inputs).DividedUp(side.block_columns) *
+         bytes;
 }
 
-// The most rows a grouped value takes on a rank with `experts` experts: each token reaches at most min(k, experts) of
-// them, and only experts with a row pad a tile.
-uint64_t GroupedRows(const LayerClass& c, const Program& program, uint64_t experts) {
-  const uint64_t tile = program.tile_rows;
-  const uint64_t tokens = program.max_tokens;
-  const uint64_t rows = tokens * std::min<uint64_t>(c.top_k, experts);
-  const uint64_t active = std::min(experts, rows);
-  const uint64_t by_rows = tile * (active + (rows - active) / tile);
-  const uint64_t by_tokens = experts * tile * ((tokens + tile - 1) / tile);
-  return std::min(by_rows, by_tokens);
-}
-
-// Elements are 4 bytes: float32, or int32 in index values.
-Size BytesOfValue(const Plan& plan, const LayerClass& c, const Program& program, const WorkLayout& layout,
-                  const Value& value) {
-  const Size tokens = program.max_tokens;
-  const Size slots = tokens * c.top_k;
-  Size rows = tokens;
-  switch (value.order) {
-    case ValueOrder::kRouting:  // an expert id and a weight per slot
-      return slots * 8;
-    case ValueOrder::kGrouping:  // slot of a row, row of a slot, first row of each expert and the end
-      return (Size(layout.grouped_rows) + slots + Size(layout.experts) + 1) * 4;
-    case ValueOrder::kSlot:
-      rows = slots;
-      break;
-    case ValueOrder::kRow:
-      rows = layout.grouped_rows;
-      break;
-    case ValueOrder::kToken:
-    case ValueOrder::kInvalid:
-      break;
-  }
-  Size columns = plan.hidden;
-  if (value.width == ValueWidth::kColumns) columns = layout.columns;
-  if (value.width == ValueWidth::kTwoColumns) columns = Size(layout.columns) * 2;
-  return rows * columns * 4;
-}
-
-// First and last step at which a value's bytes must be intact; the layer's input lives before the first step, its
-// output after the last.
-struct Lifetime {
-  size_t first = 0;
-  size_t last = 0;
-};
-
-std::vector<Lifetime> LifetimesOf(const Program& program) {
-  std::vector<Lifetime> lifetimes(program.values.size());
-  for (size_t i = 0; i < program.steps.size(); ++i) {
-    for (const uint32_t output : program.steps[i].outputs) lifetimes[output] = {i, i};
-    for (const uint32_t input : program.steps[i].inputs) lifetimes[input].last = i;
-  }
-  for (const uint32_t output : program.steps.back().outputs) lifetimes[output].last = program.steps.size();
-  return lifetimes;
-}
-
-Fault CheckBuffers(const Plan& plan, const LayerClass& c, const Program& program, const WorkLayout& layout) {
-  if (layout.buffers.size() != program.values.size()) {
-    return absl::StrCat(layout.buffers.size(), " buffers for ", program.values.size(), " values");
-  }
-  uint64_t end = 0;
-  for (size_t i = 0; i < layout.buffers.size(); ++i) {
-    const Buffer& buffer = layout.buffers[i];
-    const Size bytes = BytesOfValue(plan, c, program, layout, program.values[i]);
-    if (!bytes.Is(buffer.bytes)) {
-      return absl::StrCat("the buffer of %", i, " has ", buffer.bytes, " bytes, the value ", bytes.Text());
-    }
-    if (buffer.offset % kBufferAlignment != 0) {
-      return absl::StrCat("the buffer of %", i, " starts at ", buffer.offset, ", not at a multiple of ",
-                          kBufferAlignment);
-    }
-    const std::optional<uint64_t> buffer_end = CheckedAdd(buffer.offset, buffer.bytes);
-    if (!buffer_end.has_value()) return absl::StrCat("the buffer of %", i, " ends beyond 64 bits");
-    end = std::max(end, *buffer_end);
-  }
-  if (!Size(end).RoundedUp(kBufferAlignment).Is(layout.arena_bytes)) {
-    return absl::StrCat("the arena has ", layout.arena_bytes, " bytes, its buffers end at ", end);
-  }
-  // Two buffers that are live at one step: neither is on an in-place list, as no step has one.
-  const std::vector<Lifetime> lifetimes = LifetimesOf(program);
-  for (size_t i = 0; i < layout.buffers.size(); ++i) {
-    for (size_t j = i + 1; j < layout.buffers.size(); ++j) {
-      if (lifetimes[i].last < lifetimes[j].first || lifetimes[j].last < lifetimes[i].first) continue;
-      const Buffer& a = layout.buffers[i];
-      const Buffer& b = layout.buffers[j];
-      if (a.bytes == 0 || b.bytes == 0) continue;
-      if (a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes) {
-        return absl::StrCat("the buffers of %", i, " and %", j, " overlap while both are live");
-      }
-    }
-  }
-  return std::nullopt;
-}
-
-// Runs `check` on every layout until one has a fault.
-template <class F>
-Fault ForEachLayout(const Plan& plan, F check) {
-  for (const LayerClass& c : plan.layer_classes) {
-    for (const Program& program : c.programs) {
-      for (const WorkLayout& layout : program.layouts) {
-        if (Fault fault = check(c, program, layout)) {
-          return absl::StrCat("layer ", c.layers.front().first, " ", WordOf(program.phase), ", ranks with ",
-                              layout.experts, " experts and ", layout.columns, " columns: ", *fault);
-        }
-      }
-    }
-  }
-  return std::nullopt;
-}
-
-// The layers of `c` inside pipeline stage `pp`.
-uint64_t LayersInStage(const Plan& plan, const LayerClass& c, uint32_t pp) {
-  const uint32_t begin = pp == 0 ? 0 : plan.stage_ends[pp - 1];
-  const uint32_t end = plan.stage_ends[pp];
-  uint64_t layers = 0;
-  for (const LayerRange& range : c.layers) {
-    const uint32_t first = std::max(range.first, begin);
-    const uint32_t last = std::min(range.last, end);
-    if (first < last) layers += last - first;
-  }
-  return layers;
-}
-
-Size TensorBytes(DType dtype, Size elements) {
-  const std::optional<uint64_t> bytes = BytesOf(dtype, elements.ValueOr(UINT64_MAX));
-  return bytes.has_value() ? Size(*bytes) : Size(UINT64_MAX) * 2;
-}
-
-// Bytes of one layer's weights on a rank with `experts` experts and `columns` columns.
-Size LayerWeights(const Plan& plan, const LayerClass& c, uint64_t experts, uint64_t columns) {
-  Size bytes = 0;
-  for (const TensorClass& tensor : c.tensors) {
-    if (tensor.role == TensorRole::kRouter) {
-      bytes = bytes + TensorBytes(tensor.dtype, Size(c.experts) * plan.hidden);
-    } else {
-      bytes = bytes + TensorBytes(tensor.dtype, Size(experts) * columns * plan.hidden);
-    }
+// What `outputs` rows of `inputs` elements take as stored: whole blocks, and the scales beside them.
+Size StoredBytes(const TensorClass& tensor, uint64_t outputs, uint64_t inputs) {
+  if (outputs == 0 || inputs == 0) return 0;
+  const DTypeRow& row = *FindDType(tensor.dtype);
+  const bool apart = row.packed_bits > 0 && FindSide(tensor, SideKind::kScale) != nullptr;
+  const Size blocks = Size(outputs) * Size(inputs).DividedUp(apart ? 1 : row.block_elements);
+  Size bytes = (blocks * (apart ? row.packed_bits : row.block_bits)).DividedUp(8);
+  for (const SideTensor& side : tensor.sides) {
+    bytes = bytes + ScaleBytes(side, tensor.layout != GateUpLayout::kInvalid, outputs, inputs);
   }
   return bytes;
 }
 
+enum class Share : uint8_t { kReplicated, kShared, kPerExpert };
+
+// Bytes of a layer's tensors of one share, with the rank's columns of both axes.
+Size LayerBytes(const Plan& plan, const LayerClass& c, Share share, uint64_t columns, uint64_t shared) {
+  Size bytes = 0;
+  for (const TensorClass& tensor : c.tensors) {
+    const RoleFacts& facts = *FactsOf(tensor.role);
+    const Share own = facts.per_expert ? Share::kPerExpert : facts.weight ? Share::kShared : Share::kReplicated;
+    if (own != share) continue;
+    bytes = bytes + StoredBytes(tensor, ExtentOf(facts.outputs, plan, c, columns, shared),
+                                ExtentOf(facts.inputs, plan, c, columns, shared));
+  }
+  return bytes;
+}
+
+// What the lines of all ranks read of a layer class, computed once.
+class ClassFacts {
+ public:
+  ClassFacts(const Plan& plan, const LayerClass& c)
+      : class_(c),
+        degrees_(plan.degrees),
+        experts_(ExpertsPerOwner(c, plan.degrees.ep)),
+        columns_(ColumnsPerTp(c)),
+        replicated_(LayerBytes(plan, c, Share::kReplicated, 0, 0)) {
+    for (const uint32_t columns : columns_) per_expert_.push_back(LayerBytes(plan, c, Share::kPerExpert, columns, 0));
+    shared_.emplace(0, LayerBytes(plan, c, Share::kShared, 0, 0));
+    uint32_t begin = 0;
+    for (const uint32_t end : c.shared_expert.part_ends) {
+      const uint32_t part = end - begin;
+      if (shared_.count(part) == 0) shared_.emplace(part, LayerBytes(plan, c, Share::kShared, 0, part));
+      begin = end;
+    }
+  }
+
+  uint32_t ExpertsAt(uint32_t ep) const { return experts_[ep]; }
+  const Size& PerExpertAt(uint32_t tp) const { return per_expert_[tp]; }
+
+  // One layer's weights on a rank.
+  Size WeightsAt(uint32_t tp, uint32_t ep) const {
+    const Size& shared = shared_.find(SharedColumnsOf(class_, degrees_, tp, ep))->second;
+    return replicated_ + shared + per_expert_[tp] * experts_[ep];
+  }
+
+  // The arena of a program on a rank. Needs capacity-is-proven: there is one, and they ascend.
+  uint64_t ArenaAt(const Program& program, uint32_t tp, uint32_t ep) const {
+    using Shape = std::array<uint32_t, 3>;
+    const Shape shape = {experts_[ep], columns_[tp], SharedColumnsOf(class_, degrees_, tp, ep)};
+    const auto layout = std::lower_bound(program.layouts.begin(), program.layouts.end(), shape,
+                                         [](const WorkLayout& l, const Shape& wanted) {
+                                           return Shape{l.experts, l.columns, l.shared_columns} < wanted;
+                                         });
+    return layout->arena_bytes;
+  }
+
+  const LayerClass& layer_class() const { return class_; }
+
+ private:
+  const LayerClass& class_;
+  const Degrees& degrees_;
+  std::vector<uint32_t> experts_;
+  std::vector<uint32_t> columns_;
+  Size replicated_;
+  std::vector<Size> per_expert_;     // per tp coordinate
+  std::map<uint32_t, Size> shared_;  // by shared columns
+};
+
+struct StageClass {
+  const ClassFacts* facts = nullptr;
+  uint64_t layers = 0;
+};
+
+// Per stage: the classes with layers in it. Linear in ranges and in the stages that each of them reaches.
+std::vector<std::vector<StageClass>> StagesOf(const Plan& plan, const std::vector<ClassFacts>& classes) {
+  std::vector<std::vector<StageClass>> stages(plan.stage_ends.size());
+  for (const ClassFacts& facts : classes) {
+    for (const LayerRange& range : facts.layer_class().layers) {
+      auto stage = static_cast<size_t>(std::upper_bound(plan.stage_ends.begin(), plan.stage_ends.end(), range.first) -
+                                       plan.stage_ends.begin());
+      for (uint32_t first = range.first; first < range.last; ++stage) {
+        const uint32_t end = std::min(range.last, plan.stage_ends[stage]);
+        std::vector<StageClass>& in_stage = stages[stage];
+        if (in_stage.empty() || in_stage.back().facts != &facts) in_stage.push_back({&facts, 0});
+        in_stage.back().layers += end - first;
+        first = end;
+      }
+    }
+  }
+  return stages;
+}
+
+// Buffers of the one collective, and of the gather, for a step of a phase: `tokens` in all, `own` of a dense group.
+Size CollectiveBytes(const Plan& plan, uint32_t tokens, uint32_t own) {
+  const uint64_t ranks = GroupSize(plan.degrees);
+  const uint64_t dense_groups = DenseGroups(plan.degrees);
+  const bool gathers = Gathers(plan.degrees);
+  const Size rows = Size(gathers ? own : tokens) * plan.hidden;
+  Size sum = 0;
+  if (plan.reduce_algorithm == ReduceAlgorithm::kTransport) {
+    const uint64_t element = plan.reduction == Reduction::kExact ? kFixedPointBytes : kElementBytes;
+    sum = (rows * element + kStatusLaneBytes) * dense_groups;
+  } else {
+    // A slice of every rank, which are then summed in their order.
+    sum = (rows * kElementBytes + kStatusLaneBytes) * ranks;
+  }
+  return gathers ? sum + rows * kElementBytes * dense_groups : sum;
+}
+
+// What is not MoE on a rank of stage `pp`, and the KV heads that it holds beyond its share.
+Size OtherBytes(const Plan& plan, uint32_t pp) {
+  const uint64_t dense_tp = plan.degrees.dense_tp;
+  const uint64_t stage_layers = plan.stage_ends[pp] - (pp == 0 ? 0 : plan.stage_ends[pp - 1]);
+  Size stage = (Size(plan.other_weights.layers) * stage_layers).DividedUp(plan.layers);
+  if (pp == 0) stage = stage + plan.other_weights.first;
+  if (pp + 1 == plan.degrees.pp) stage = stage + plan.other_weights.last;
+  const Size other = stage.DividedUp(dense_tp);
+  const uint64_t kv_heads = plan.attention.kv_heads;
+  if (plan.kv_heads != KvHeads::kReplicate || kv_heads == 0 || dense_tp <= kv_heads) return other;
+  // K and V of one head, of which kv_heads / dense_tp are in the share.
+  const Size full = Size(2 * kAttentionBytes) * plan.attention.head_dim * plan.hidden * stage_layers;
+  const Size charged = full * kv_heads;
+  if (!charged.value().has_value()) return charged;
+  return other + (*full.value() - *charged.value() / dense_tp);
+}
+
 struct MemoryLines {
   Size weights = 0;
-  Size work = 0;
+  Size other = 0;
+  Size staging = 0;
+  Size decode_work = 0;
+  Size prefill_work = 0;
   Size collective = 0;
 };
 
-MemoryLines LinesOf(const Plan& plan, const Coordinate& at) {
-  MemoryLines lines;
-  for (const LayerClass& c : plan.layer_classes) {
-    const uint64_t layers = LayersInStage(plan, c, at.pp);
-    if (layers == 0) continue;
-    const uint32_t experts = ExpertsPerOwner(c, plan.degrees.ep)[at.ep];
-    const uint32_t columns = ColumnsPerTp(c)[at.tp];
-    lines.weights = lines.weights + LayerWeights(plan, c, experts, columns) * layers;
-    for (const Program& program : c.programs) {
-      for (const WorkLayout& layout : program.layouts) {
-        if (layout.experts != experts || layout.columns != columns) continue;
-        lines.work = std::max(lines.work.ValueOr(UINT64_MAX), layout.arena_bytes);
+// The lines that follow from a rank's (pp, tp, ep), at (pp * TP + tp) * EP + ep.
+std::vector<MemoryLines> LinesOf(const Plan& plan) {
+  const Degrees& d = plan.degrees;
+  std::vector<ClassFacts> classes;
+  classes.reserve(plan.layer_classes.size());
+  for (const LayerClass& c : plan.layer_classes) classes.emplace_back(plan, c);
+  const std::vector<std::vector<StageClass>> stages = StagesOf(plan, classes);
+  const Limits& l = plan.limits;
+  const Size collective = CollectiveBytes(plan, l.decode_tokens, l.rank_decode_tokens)
+                              .OrMore(CollectiveBytes(plan, l.prefill_chunk, l.rank_prefill_tokens));
+  std::vector<MemoryLines> all;
+  all.reserve(size_t{d.pp} * d.tp * d.ep);
+  for (uint32_t pp = 0; pp < d.pp; ++pp) {
+    const Size other = OtherBytes(plan, pp);
+    for (uint32_t tp = 0; tp < d.tp; ++tp) {
+      for (uint32_t ep = 0; ep < d.ep; ++ep) {
+        MemoryLines lines;
+        lines.other = other;
+        if (!stages[pp].empty()) lines.collective = collective;
+        for (const StageClass& in_stage : stages[pp]) {
+          const ClassFacts& facts = *in_stage.facts;
+          lines.weights = lines.weights + facts.WeightsAt(tp, ep) * in_stage.layers;
+          if (l.repack == Repack::kByExpert) lines.staging = lines.staging.OrMore(facts.PerExpertAt(tp));
+          if (l.repack == Repack::kByTensor) {
+            lines.staging = lines.staging.OrMore(facts.PerExpertAt(tp) * facts.ExpertsAt(ep));
+          }
+          const std::vector<Program>& programs = facts.layer_class().programs;
+          lines.decode_work = lines.decode_work.OrMore(facts.ArenaAt(programs[0], tp, ep));
+          lines.prefill_work = lines.prefill_work.OrMore(facts.ArenaAt(programs[1], tp, ep));
+        }
+        all.push_back(lines);
       }
-      // all-gather: one slice of every rank of the expert group
-      const Size slice = Size(program.max_tokens) * plan.hidden * 4 + kStatusLaneBytes;
-      const Size gathered = slice * plan.degrees.tp * plan.degrees.ep;
-      lines.collective = std::max(lines.collective.ValueOr(UINT64_MAX), gathered.ValueOr(UINT64_MAX));
     }
   }
-  return lines;
+  return all;
 }
 
 // Ranks of one device share its memory; ranks of a host's slots share the host's.
@@ -228,76 +220,52 @@ std::pair<uint32_t, uint32_t> SharedBy(const Mesh& mesh, const RankSlot& slot) {
   return {slot.node, host ? 0 : slot.slot};
 }
 
+Fault CheckRank(uint32_t rank, const RankMemory& found, const RankMemory& given, const MemoryLines& lines,
+                const Size& sessions, const Size& total) {
+  const auto line = [rank](const char* what, uint64_t value, const Size& expected) -> Fault {
+    if (expected.Is(value)) return std::nullopt;
+    return absl::StrCat("rank ", rank, " ", what, " ", value, " bytes, derived are ", expected.Text());
+  };
+  return FirstOf({line("weights", found.weights, lines.weights), line("other weights", found.other, lines.other),
+                  line("repacked", found.repacked, given.repacked), line("staging", found.staging, lines.staging),
+                  line("decode work", found.decode_work, lines.decode_work),
+                  line("prefill work", found.prefill_work, lines.prefill_work),
+                  line("collective", found.collective, lines.collective),
+                  line("communicator", found.communicator, given.communicator),
+                  line("capture", found.capture, given.capture), line("sessions", found.sessions, sessions),
+                  line("total", found.total, total), line("budget", found.budget, given.budget)});
+}
+
 }  // namespace
-
-Fault CapacityIsProven(const Plan& plan, const SealFacts&) {
-  for (const LayerClass& c : plan.layer_classes) {
-    const std::set<std::pair<uint32_t, uint32_t>> shapes = RankShapes(plan, c);
-    for (const Program& program : c.programs) {
-      if ((program.tile_rows == 0) != (program.phase == Phase::kDecode) || program.tile_rows > kLargestTile) {
-        return absl::StrCat("the ", WordOf(program.phase), " program has tiles of ", program.tile_rows, " rows");
-      }
-      std::vector<std::pair<uint32_t, uint32_t>> found;
-      for (const WorkLayout& layout : program.layouts) found.emplace_back(layout.experts, layout.columns);
-      if (!std::equal(found.begin(), found.end(), shapes.begin(), shapes.end())) {
-        return absl::StrCat(found.size(), " layouts, not one for each of the ", shapes.size(),
-                            " shapes of rank in order");
-      }
-    }
-  }
-  return ForEachLayout(plan, [](const LayerClass& c, const Program& program, const WorkLayout& layout) -> Fault {
-    const uint64_t rows = program.phase == Phase::kPrefill ? GroupedRows(c, program, layout.experts) : 0;
-    if (layout.grouped_rows == rows) return std::nullopt;
-    return absl::StrCat("room for ", layout.grouped_rows, " grouped rows, proven are ", rows);
-  });
-}
-
-Fault BuffersDoNotOverlap(const Plan& plan, const SealFacts&) {
-  return ForEachLayout(plan, [&plan](const LayerClass& c, const Program& program, const WorkLayout& layout) {
-    return CheckBuffers(plan, c, program, layout);
-  });
-}
 
 Fault MemoryAddsUp(const Plan& plan, const SealFacts&) {
   if (plan.memory.size() != plan.mesh.rank_slots.size()) {
     return absl::StrCat(plan.memory.size(), " ranks have a memory plan, the world has ", plan.mesh.rank_slots.size());
   }
-  // Ranks at the same (pp, tp, ep) have the same lines.
-  std::map<std::vector<uint32_t>, MemoryLines> lines_at;
-  std::map<std::pair<uint32_t, uint32_t>, Size> used;
+  const std::vector<MemoryLines> all_lines = LinesOf(plan);
+  const Limits& limits = plan.limits;
+  const Size sessions = Size(limits.sessions) * limits.per_session_bytes;
+  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, Size> used;
+  used.reserve(plan.memory.size());
   for (uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
-    const RankMemory& found = plan.memory[rank];
-    const Coordinate at = CoordinateOf(plan.degrees, rank);
-    const std::vector<uint32_t> key = {at.pp, at.tp, at.ep};
-    auto known = lines_at.find(key);
-    if (known == lines_at.end()) known = lines_at.emplace(key, LinesOf(plan, at)).first;
-    const MemoryLines& lines = known->second;
-    const uint64_t parts = uint64_t{plan.degrees.dense_tp} * plan.degrees.pp;
-    const Size other = Size(plan.other_weights_bytes).RoundedUp(parts).ValueOr(UINT64_MAX) / parts;
-    const Size sessions = Size(plan.limits.sessions) * plan.limits.per_session_bytes;
+    const MemoryLines& lines = all_lines[rank % all_lines.size()];  // dp varies slowest, and changes nothing
     const RankSlot& slot = plan.mesh.rank_slots[rank];
     const DeviceKind& device = plan.mesh.device_kinds[plan.mesh.nodes[slot.node].device_kind];
-    const bool has_peers = plan.degrees.tp * plan.degrees.ep > 1;
-    const Size collective = lines.collective + (has_peers ? device.communicator_bytes : 0);
-    const Size total = lines.weights + other + lines.work + collective + sessions;
-    const uint64_t memory = device.memory_bytes;
-    const uint64_t headroom = plan.limits.headroom_bytes;
-    const Size budget = std::min(memory > headroom ? memory - headroom : 0, device.usable_bytes);
-    const auto line = [rank](const char* what, uint64_t value, const Size& expected) -> Fault {
-      if (expected.Is(value)) return std::nullopt;
-      return absl::StrCat("rank ", rank, " ", what, " ", value, " bytes, derived are ", expected.Text());
-    };
-    for (const Fault& fault : {line("weights", found.weights, lines.weights), line("other weights", found.other, other),
-                               line("work", found.work, lines.work), line("collective", found.collective, collective),
-                               line("sessions", found.sessions, sessions), line("total", found.total, total),
-                               line("budget", found.budget, budget)}) {
-      if (fault.has_value()) return fault;
-    }
+    const uint64_t left = device.memory_bytes - std::min(device.memory_bytes, limits.headroom_bytes);
+    RankMemory given;  // the lines that stand elsewhere in the plan
+    given.repacked = limits.repacked_bytes;
+    given.communicator = GroupSize(plan.degrees) > 1 ? device.communicator_bytes : 0;
+    given.capture = limits.capture_bytes;
+    given.budget = std::min(left, device.usable_bytes);
+    const Size total = lines.weights + lines.other + given.repacked +
+                       lines.staging.OrMore(lines.decode_work).OrMore(lines.prefill_work) + lines.collective +
+                       given.communicator + given.capture + sessions;
+    if (Fault fault = CheckRank(rank, plan.memory[rank], given, lines, sessions, total)) return fault;
     Size& sum = used.try_emplace(SharedBy(plan.mesh, slot), 0).first->second;
     sum = sum + total;
-    if (sum.ValueOr(UINT64_MAX) > budget.ValueOr(0)) {
+    if (!sum.value().has_value() || *sum.value() > given.budget) {
       return absl::StrCat("the ranks on the device of rank ", rank, " need ", sum.Text(), " bytes, its budget is ",
-                          budget.Text());
+                          given.budget);
     }
   }
   return std::nullopt;

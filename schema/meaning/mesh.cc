@@ -1,10 +1,18 @@
-// Rules on degrees, ranks, slots, pipeline stages and limits.
+// Rules on degrees, devices, ranks, slots, pipeline stages, limits and heads.
 #include <cstdint>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "schema/meaning/rules.h"
+#include "schema/meaning/shape_facts.h"
 #include "schema/mesh_view.h"
 
 namespace meshseal::meaning {
@@ -12,6 +20,36 @@ namespace {
 
 constexpr uint32_t kMostRanks = 65536;
 constexpr uint32_t kMostTokens = 1u << 24;
+
+// Numbers with dots; nothing for any other text.
+std::optional<std::vector<uint32_t>> VersionOf(const std::string& text) {
+  std::vector<uint32_t> version;
+  for (const absl::string_view part : absl::StrSplit(text, '.')) {
+    uint32_t number = 0;
+    const bool digits = !part.empty() && part.find_first_not_of("0123456789") == absl::string_view::npos;
+    if (!digits || !absl::SimpleAtoi(part, &number)) return std::nullopt;
+    version.push_back(number);
+  }
+  return version;
+}
+
+Fault CheckVersions(const std::string& min, const std::string& max) {
+  if (min.empty() || max.empty()) return std::nullopt;
+  const std::optional<std::vector<uint32_t>> lowest = VersionOf(min);
+  const std::optional<std::vector<uint32_t>> highest = VersionOf(max);
+  if (lowest.has_value() && highest.has_value() && *lowest <= *highest) return std::nullopt;
+  return absl::StrCat("transport versions '", min, "' to '", max, "' are no ascending numbers with dots");
+}
+
+// What one dense group brings to a step of `limit` tokens: all of them where the expert group is one dense group.
+Fault CheckRankTokens(const char* what, uint32_t tokens, uint32_t limit, uint64_t dense_groups) {
+  if (dense_groups == 1) {
+    if (tokens == limit) return std::nullopt;
+    return absl::StrCat(what, " ", tokens, ", all ranks bring the same ", limit);
+  }
+  if (tokens >= 1 && tokens <= limit && limit <= tokens * dense_groups) return std::nullopt;
+  return absl::StrCat(what, " ", tokens, ", ", dense_groups, " dense groups bring at most ", limit, " in all");
+}
 
 }  // namespace
 
@@ -25,11 +63,35 @@ Fault DegreesMakeWorld(const Plan& plan, const SealFacts&) {
   if (plan.mesh.rank_slots.size() != *world) {
     return absl::StrCat("the degrees make ", *world, " ranks, ", plan.mesh.rank_slots.size(), " have a slot");
   }
-  // A smaller dense degree means that tokens differ inside the expert group: a gather, which no program has yet.
-  if (uint64_t{d.dense_tp} != uint64_t{d.tp} * d.ep) {
-    return absl::StrCat("dense tp ", d.dense_tp, ", the expert group has ", uint64_t{d.tp} * d.ep, " ranks");
+  if (d.dense_tp == 0 || GroupSize(d) % d.dense_tp != 0) {
+    return absl::StrCat("dense tp ", d.dense_tp, " does not divide the expert group of ", GroupSize(d), " ranks");
   }
   return std::nullopt;
+}
+
+Fault MeshIsCoherent(const Plan& plan, const SealFacts&) {
+  const Mesh& mesh = plan.mesh;
+  for (const DeviceKind& kind : mesh.device_kinds) {
+    if (kind.memory_bytes == 0 || kind.usable_bytes > kind.memory_bytes) {
+      return absl::StrCat("device kind '", kind.name, "' has ", kind.memory_bytes, " bytes, ", kind.usable_bytes,
+                          " of them usable");
+    }
+  }
+  std::set<absl::string_view> pinned;
+  for (const Node& node : mesh.nodes) {
+    if (node.slots == 0) return absl::StrCat("node '", node.name, "' has no slot");
+    if (node.island >= mesh.nodes.size()) {
+      return absl::StrCat("node '", node.name, "' is in island ", node.island, " of at most ", mesh.nodes.size());
+    }
+    if (!node.identity.empty() && node.identity.size() != node.slots) {
+      return absl::StrCat("node '", node.name, "' pins ", node.identity.size(), " devices and has ", node.slots,
+                          " slots");
+    }
+    for (const std::string& device : node.identity) {
+      if (!pinned.insert(device).second) return absl::StrCat("device '", device, "' is pinned twice");
+    }
+  }
+  return CheckVersions(mesh.transport_version_min, mesh.transport_version_max);
 }
 
 Fault RanksHaveSlots(const Plan& plan, const SealFacts&) {
@@ -40,7 +102,8 @@ Fault RanksHaveSlots(const Plan& plan, const SealFacts&) {
                           mesh.device_kinds.size());
     }
   }
-  std::set<std::pair<uint32_t, uint32_t>> taken;
+  absl::flat_hash_set<std::pair<uint32_t, uint32_t>> taken;
+  taken.reserve(mesh.rank_slots.size());
   for (size_t rank = 0; rank < mesh.rank_slots.size(); ++rank) {
     const RankSlot& slot = mesh.rank_slots[rank];
     if (slot.node >= mesh.nodes.size() || slot.slot >= mesh.nodes[slot.node].slots) {
@@ -87,6 +150,29 @@ Fault LimitsAreCoherent(const Plan& plan, const SealFacts&) {
     return absl::StrCat("the largest decode bucket is ", last, ", decode_tokens is ", l.decode_tokens);
   }
   if (l.sessions == 0) return std::string("0 sessions, expected at least 1");
+  if (l.repack == Repack::kNone && l.repacked_bytes != 0) {
+    return absl::StrCat(l.repacked_bytes, " bytes of repacked weights, which are used as stored");
+  }
+  const uint64_t dense_groups = DenseGroups(plan.degrees);
+  return FirstOf({CheckRankTokens("rank_decode_tokens", l.rank_decode_tokens, l.decode_tokens, dense_groups),
+                  CheckRankTokens("rank_prefill_tokens", l.rank_prefill_tokens, l.prefill_chunk, dense_groups)});
+}
+
+Fault HeadsFitDenseTp(const Plan& plan, const SealFacts&) {
+  const Attention& a = plan.attention;
+  const uint32_t dense_tp = plan.degrees.dense_tp;
+  if (a == Attention{}) return std::nullopt;
+  if (a.heads == 0 || a.kv_heads == 0 || a.head_dim == 0) {
+    return absl::StrCat("attention has ", a.heads, " heads, ", a.kv_heads, " KV heads of ", a.head_dim,
+                        ": all three are above 0, or none");
+  }
+  if (a.heads % a.kv_heads != 0) return absl::StrCat(a.kv_heads, " KV heads do not divide ", a.heads, " heads");
+  if (a.heads % dense_tp != 0) return absl::StrCat("dense tp ", dense_tp, " does not divide ", a.heads, " heads");
+  const bool whole = plan.kv_heads == KvHeads::kReplicate && dense_tp % a.kv_heads == 0;
+  if (a.kv_heads % dense_tp != 0 && !whole) {
+    return absl::StrCat("dense tp ", dense_tp, " does not fit ", a.kv_heads, " KV heads that it may ",
+                        WordOf(plan.kv_heads));
+  }
   return std::nullopt;
 }
 

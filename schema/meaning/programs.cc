@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "schema/meaning/rules.h"
+#include "schema/meaning/shape_facts.h"
 
 namespace meshseal::meaning {
 namespace {
@@ -25,13 +26,20 @@ Fault ForEachProgram(const Plan& plan, F check) {
   return std::nullopt;
 }
 
-// The operands of a program's steps, derived by walking the grammar: the newest value of each order, and for tokens the
-// layer's input, because only the steps after `combine` read another token value.
+// The operands of a program's steps, derived by walking the grammar: the newest value of each order, and for tokens
+// those that the layer routes, because only the steps after `combine` read another token value.
 class OperandWalk {
  public:
+  explicit OperandWalk(StepKind route) {
+    if (route == StepKind::kRouteByTable) latest_[Index(ValueOrder::kTokenId)] = next_++;
+    if (route == StepKind::kRouteGiven) latest_[Index(ValueOrder::kRouting)] = next_++;
+  }
+
   // The inputs that `step` must have; a value that was not produced yet is kMissing.
   std::vector<uint32_t> InputsOf(const StepRow& row) const {
     switch (row.kind) {
+      case StepKind::kGather:
+        return {kLayerInput};
       case StepKind::kCollective:
         return {Latest(ValueOrder::kToken)};
       case StepKind::kResidual:
@@ -41,7 +49,7 @@ class OperandWalk {
     }
     std::vector<uint32_t> inputs;
     for (const ValueOrder order : row.inputs) {
-      inputs.push_back(order == ValueOrder::kToken ? kLayerInput : Latest(order));
+      inputs.push_back(order == ValueOrder::kToken ? tokens_ : Latest(order));
     }
     return inputs;
   }
@@ -50,9 +58,10 @@ class OperandWalk {
   std::vector<uint32_t> TakeOutputs(const StepRow& row) {
     std::vector<uint32_t> outputs;
     for (const ValueOrder order : row.outputs) {
-      latest_[static_cast<size_t>(order)] = next_;
+      latest_[Index(order)] = next_;
       outputs.push_back(next_++);
     }
+    if (row.kind == StepKind::kGather) tokens_ = outputs.front();
     return outputs;
   }
 
@@ -62,9 +71,11 @@ class OperandWalk {
   static constexpr uint32_t kLayerInput = 0;
   static constexpr uint32_t kMissing = UINT32_MAX;
 
-  uint32_t Latest(ValueOrder order) const { return latest_[static_cast<size_t>(order)]; }
+  static size_t Index(ValueOrder order) { return static_cast<size_t>(order); }
+  uint32_t Latest(ValueOrder order) const { return latest_[Index(order)]; }
 
-  std::vector<uint32_t> latest_ = std::vector<uint32_t>(8, kMissing);
+  std::vector<uint32_t> latest_ = std::vector<uint32_t>(Terms<ValueOrder>().size() + 1, kMissing);
+  uint32_t tokens_ = kLayerInput;
   uint32_t next_ = 1;
 };
 
@@ -73,74 +84,106 @@ std::string Numbers(const std::vector<uint32_t>& values) { return absl::StrCat("
 // The type of the values a program must have, from the class's cuts and owners.
 class TypeWalk {
  public:
-  explicit TypeWalk(const Plan& plan) : experts_divided_(plan.degrees.ep > 1), columns_cut_(plan.degrees.tp > 1) {}
+  TypeWalk(const Plan& plan, const LayerClass& c)
+      : class_(c),
+        gathers_(Gathers(plan.degrees)),
+        experts_divided_(plan.degrees.ep > 1),
+        columns_cut_(plan.degrees.tp > 1) {}
 
   std::vector<Value> ValuesOf(const Program& program) const {
-    std::vector<Value> values = {Tokens(false)};
-    for (const Step& step : program.steps) {
-      switch (step.kind) {
-        case StepKind::kRoute:
-          values.push_back(Index(ValueOrder::kRouting, false));
-          break;
-        case StepKind::kScatter:
-          values.push_back(Rows(ValueOrder::kRow, ValueWidth::kHidden, AxisPlacement::kReplicated));
-          values.push_back(Index(ValueOrder::kGrouping, true));
-          break;
-        case StepKind::kGateUp:
-        case StepKind::kUnscatter:
-          values.push_back(Rows(ValueOrder::kSlot, ValueWidth::kTwoColumns, Cut()));
-          break;
-        case StepKind::kGateUpGrouped:
-          values.push_back(Rows(ValueOrder::kRow, ValueWidth::kTwoColumns, Cut()));
-          break;
-        case StepKind::kActivation:
-          values.push_back(Rows(ValueOrder::kSlot, ValueWidth::kColumns, Cut()));
-          break;
-        case StepKind::kDown:
-          values.push_back(Rows(ValueOrder::kSlot, ValueWidth::kHidden, Summed(columns_cut_)));
-          break;
-        case StepKind::kCombine: {
-          Value combined = Tokens(true);
-          combined.tp = Summed(columns_cut_);
-          combined.ep = Summed(experts_divided_);
-          values.push_back(combined);
-          break;
-        }
-        case StepKind::kCollective:
-          values.push_back(Tokens(true));
-          break;
-        case StepKind::kResidual:
-          values.push_back(Tokens(true));
-          break;
-        case StepKind::kInvalid:
-          break;
-      }
-    }
+    std::vector<Value> values = {Tokens(gathers_ ? RowSet::kPart : RowSet::kAll, false)};
+    const StepKind route = RouteOf(class_);
+    if (route == StepKind::kRouteByTable) values.push_back(Indices(ValueOrder::kTokenId, RowSet::kAll));
+    if (route == StepKind::kRouteGiven) values.push_back(Indices(ValueOrder::kRouting, RowSet::kAll));
+    for (const Step& step : program.steps) Append(step.kind, values);
     return values;
   }
 
  private:
-  AxisPlacement Cut() const { return columns_cut_ ? AxisPlacement::kSplitColumns : AxisPlacement::kReplicated; }
-  static AxisPlacement Summed(bool divided) { return divided ? AxisPlacement::kAddend : AxisPlacement::kReplicated; }
+  static constexpr AxisPlacement kSame = AxisPlacement::kReplicated;
+
+  void Append(StepKind kind, std::vector<Value>& values) const {
+    const WeightPoint point = class_.router.weight_applied;
+    const bool before_gate = point == WeightPoint::kInput;
+    const bool before_down = before_gate || point == WeightPoint::kActivation;
+    const ValueWidth product = IsGated(class_) ? ValueWidth::kTwoColumns : ValueWidth::kColumns;
+    switch (kind) {
+      case StepKind::kGather:
+        values.push_back(Tokens(RowSet::kAll, false));
+        break;
+      case StepKind::kRoute:
+      case StepKind::kRouteByTable:
+      case StepKind::kRouteGiven:
+        values.push_back(Indices(ValueOrder::kRouting, RowSet::kAll));
+        break;
+      case StepKind::kScatter:
+        values.push_back(Rows(ValueOrder::kRow, ValueWidth::kHidden, kSame, before_gate));
+        values.push_back(Indices(ValueOrder::kGrouping, Owned()));
+        break;
+      case StepKind::kGateUp:
+      case StepKind::kUnscatter:
+        values.push_back(Rows(ValueOrder::kSlot, product, Cut(), before_gate));
+        break;
+      case StepKind::kGateUpGrouped:
+        values.push_back(Rows(ValueOrder::kRow, product, Cut(), before_gate));
+        break;
+      case StepKind::kActivation:
+        values.push_back(Rows(ValueOrder::kSlot, ValueWidth::kColumns, Cut(), before_down));
+        break;
+      case StepKind::kDown:
+        values.push_back(Rows(ValueOrder::kSlot, ValueWidth::kHidden, Summed(columns_cut_), before_down));
+        break;
+      case StepKind::kSharedGateUp:
+        values.push_back(Shared(SharedIsGated(class_) ? ValueWidth::kTwoSharedColumns : ValueWidth::kSharedColumns,
+                                Cut(), SharedCut()));
+        break;
+      case StepKind::kSharedActivation:
+        values.push_back(Shared(ValueWidth::kSharedColumns, Cut(), SharedCut()));
+        break;
+      case StepKind::kSharedDown:
+        values.push_back(Shared(ValueWidth::kHidden, Summed(columns_cut_), Summed(experts_divided_)));
+        break;
+      case StepKind::kCombine:
+      case StepKind::kCombineShared: {
+        Value combined = Tokens(RowSet::kAll, true);
+        combined.tp = Summed(columns_cut_);
+        combined.ep = Summed(experts_divided_);
+        values.push_back(combined);
+        break;
+      }
+      case StepKind::kCollective:
+      case StepKind::kResidual:
+        values.push_back(Tokens(gathers_ ? RowSet::kPart : RowSet::kAll, true));
+        break;
+      case StepKind::kInvalid:
+        break;
+    }
+  }
+
+  AxisPlacement Cut() const { return columns_cut_ ? AxisPlacement::kSplitColumns : kSame; }
+  // The shared expert's columns on the ep axis: cut, or all on its first rank.
+  AxisPlacement SharedCut() const {
+    if (!experts_divided_) return kSame;
+    const bool split = class_.shared_expert.placement == SharedPlacement::kSplit;
+    return split ? AxisPlacement::kSplitColumns : AxisPlacement::kOnlyFirst;
+  }
+  static AxisPlacement Summed(bool divided) { return divided ? AxisPlacement::kAddend : kSame; }
   RowSet Owned() const { return experts_divided_ ? RowSet::kOwned : RowSet::kAll; }
 
-  static Value Tokens(bool weighted) {
-    return {ValueOrder::kToken,         ValueWidth::kHidden,        RowSet::kAll,
-            AxisPlacement::kReplicated, AxisPlacement::kReplicated, weighted};
+  static Value Tokens(RowSet rows, bool weighted) {
+    return {ValueOrder::kToken, ValueWidth::kHidden, rows, kSame, kSame, weighted};
   }
-  Value Index(ValueOrder order, bool owned) const {
-    return {order,
-            ValueWidth::kIndex,
-            owned ? Owned() : RowSet::kAll,
-            AxisPlacement::kReplicated,
-            AxisPlacement::kReplicated,
-            false};
-  }
+  static Value Indices(ValueOrder order, RowSet rows) { return {order, ValueWidth::kIndex, rows, kSame, kSame, false}; }
   // A slot or row value: on ep every owned row has the bits it has anywhere, so R; the row set says which there are.
-  Value Rows(ValueOrder order, ValueWidth width, AxisPlacement tp) const {
-    return {order, width, Owned(), tp, AxisPlacement::kReplicated, false};
+  Value Rows(ValueOrder order, ValueWidth width, AxisPlacement tp, bool weighted) const {
+    return {order, width, Owned(), tp, kSame, weighted};
+  }
+  static Value Shared(ValueWidth width, AxisPlacement tp, AxisPlacement ep) {
+    return {ValueOrder::kShared, width, RowSet::kAll, tp, ep, false};
   }
 
+  const LayerClass& class_;
+  bool gathers_;
   bool experts_divided_;
   bool columns_cut_;
 };
@@ -170,8 +213,13 @@ Fault ProgramsArePresent(const Plan& plan, const SealFacts&) {
 }
 
 Fault GrammarHolds(const Plan& plan, const SealFacts&) {
-  return ForEachProgram(plan, [](const LayerClass& c, const Program& program) -> Fault {
-    const std::vector<StepKind> grammar = GrammarOf(program.phase, c.residual);
+  return ForEachProgram(plan, [&plan](const LayerClass& c, const Program& program) -> Fault {
+    const StepKind route = RouteOf(c);
+    const bool gathers = Gathers(plan.degrees);
+    // Its ids or its routing are of the rank's own tokens, and nothing gathers them.
+    if (gathers && route != StepKind::kRoute) return absl::StrCat("gathers tokens for ", FindStep(route)->mnemonic);
+    const std::vector<StepKind> grammar =
+        GrammarOf({program.phase, route, gathers, c.shared_expert.width > 0, c.residual});
     const auto name = [](StepKind kind) { return FindStep(kind)->mnemonic; };
     for (size_t i = 0; i < std::max(grammar.size(), program.steps.size()); ++i) {
       if (i >= program.steps.size()) return absl::StrCat("ends before step ", i, " ", name(grammar[i]));
@@ -186,7 +234,7 @@ Fault GrammarHolds(const Plan& plan, const SealFacts&) {
 
 Fault OperandsAreTied(const Plan& plan, const SealFacts&) {
   return ForEachProgram(plan, [](const LayerClass& c, const Program& program) -> Fault {
-    OperandWalk walk;
+    OperandWalk walk(RouteOf(c));
     for (size_t i = 0; i < program.steps.size(); ++i) {
       const Step& step = program.steps[i];
       const StepRow& row = *FindStep(step.kind);
@@ -200,9 +248,8 @@ Fault OperandsAreTied(const Plan& plan, const SealFacts&) {
       if (Fault fault = differs("outputs", step.outputs, walk.TakeOutputs(row))) return fault;
       std::vector<uint32_t> tensors;
       for (const TensorRole role : row.tensors) {
-        for (uint32_t t = 0; t < c.tensors.size(); ++t) {
-          if (c.tensors[t].role == role) tensors.push_back(t);
-        }
+        const TensorClass* tensor = FindTensor(c, role);
+        if (tensor != nullptr) tensors.push_back(static_cast<uint32_t>(tensor - c.tensors.data()));
       }
       if (Fault fault = differs("tensors", step.tensors, tensors)) return fault;
     }
@@ -214,8 +261,8 @@ Fault OperandsAreTied(const Plan& plan, const SealFacts&) {
 }
 
 Fault TypesAreDerived(const Plan& plan, const SealFacts&) {
-  return ForEachProgram(plan, [&plan](const LayerClass&, const Program& program) -> Fault {
-    const std::vector<Value> expected = TypeWalk(plan).ValuesOf(program);
+  return ForEachProgram(plan, [&plan](const LayerClass& c, const Program& program) -> Fault {
+    const std::vector<Value> expected = TypeWalk(plan, c).ValuesOf(program);
     for (size_t i = 0; i < expected.size(); ++i) {
       if (program.values[i] != expected[i]) {
         return absl::StrCat("%", i, " is ", TypeText(program.values[i]), ", derived is ", TypeText(expected[i]));
@@ -226,7 +273,8 @@ Fault TypesAreDerived(const Plan& plan, const SealFacts&) {
 }
 
 Fault CollectiveSumsAddends(const Plan& plan, const SealFacts&) {
-  return ForEachProgram(plan, [](const LayerClass&, const Program& program) -> Fault {
+  const CollectiveOp op = Gathers(plan.degrees) ? CollectiveOp::kReduceScatter : CollectiveOp::kSum;
+  return ForEachProgram(plan, [op](const LayerClass&, const Program& program) -> Fault {
     for (const Step& step : program.steps) {
       const size_t expected = step.kind == StepKind::kCollective ? 1 : 0;
       if (step.collectives.size() != expected) {
@@ -236,6 +284,9 @@ Fault CollectiveSumsAddends(const Plan& plan, const SealFacts&) {
       if (expected == 0) continue;
       const Value& input = program.values[step.inputs.front()];
       const Collective& collective = step.collectives.front();
+      if (collective.op != op) {
+        return absl::StrCat("the collective is a ", WordOf(collective.op), ", expected ", WordOf(op));
+      }
       const bool tp = input.tp == AxisPlacement::kAddend;
       const bool ep = input.ep == AxisPlacement::kAddend;
       if (collective.over_tp != tp || collective.over_ep != ep) {

@@ -28,8 +28,18 @@ StepShape Shape(uint32_t tokens, uint32_t top_k, uint32_t hidden, uint32_t colum
   return shape;
 }
 
-constexpr Router kRouter = {
-    Scoring::kSoftmax, RouteOrder::kScoreThenTopK, Renormalize::kNone, WeightPoint::kOutput, Basis::kF32, 1};
+Router SoftmaxRouter() {
+  Router router;
+  router.scoring = Scoring::kSoftmax;
+  router.order = RouteOrder::kScoreThenTopK;
+  router.renormalize = Renormalize::kNone;
+  router.weight_applied = WeightPoint::kOutput;
+  router.input = Basis::kF32;
+  router.scale = 1;
+  return router;
+}
+
+const Router kRouter = SoftmaxRouter();
 
 struct Routed {
   absl::Status status;

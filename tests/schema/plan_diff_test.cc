@@ -46,7 +46,7 @@ void Place(uint32_t slots, Plan* plan, const std::string& prefix = "n") {
   plan->mesh.emulated = false;
   plan->mesh.nodes.clear();
   for (uint32_t node = 0; node * slots < world; ++node) {
-    plan->mesh.nodes.push_back({absl::StrCat(prefix, node), 0, slots});
+    plan->mesh.nodes.push_back({absl::StrCat(prefix, node), 0, slots, 0, {}});
   }
   for (uint32_t rank = 0; rank < world; ++rank) plan->mesh.rank_slots[rank] = {rank / slots, rank % slots};
 }
@@ -153,8 +153,8 @@ TEST(PlanMoves, FourToEightExpertRanks) {
                        new_columns)));
   EXPECT_EQ(moves.weights.kept, kExpert + 4 * kRouter);
   EXPECT_EQ(moves.weights.received, 7 * kExpert + 4 * kRouter);
-  EXPECT_EQ(moves.router.kept, 4 * kRouter);
-  EXPECT_EQ(moves.router.received, 4 * kRouter);
+  EXPECT_EQ(moves.replicated.kept, 4 * kRouter);
+  EXPECT_EQ(moves.replicated.received, 4 * kRouter);
   EXPECT_EQ(moves.from_checkpoint, 0u);
 }
 
@@ -307,7 +307,10 @@ TEST(PlanMoves, RanksThatShareASlotAreComparedInOrder) {
   EXPECT_EQ(moves.weights.dropped + moves.weights.received, 0u);
 }
 
-// A plan of random degrees, layers and placement; half of them round robin, with rank slots shuffled.
+// Columns that no cut divides, in every random plan of a format.
+uint32_t UnitOf(DType dtype) { return dtype == DType::kNvfp4 ? 16 : 4; }
+
+// A plan of random degrees, layers, formats, copies and placement; some of them round robin, with rank slots shuffled.
 Plan RandomPlan(std::mt19937* random) {
   const auto pick = [random](uint32_t least, uint32_t most) {
     return std::uniform_int_distribution<uint32_t>(least, most)(*random);
@@ -319,10 +322,25 @@ Plan RandomPlan(std::mt19937* random) {
   numbers.ep = pick(1, 4);
   numbers.layers = pick(2, 4);
   if (pick(0, 1) == 1) numbers.moe_layers = {{1, numbers.layers}};
+  numbers.intermediate = 48;
+  constexpr DType kFormats[] = {DType::kF32, DType::kF8E4M3, DType::kNvfp4};
+  numbers.weight_dtype = kFormats[pick(0, 2)];
+  numbers.column_unit = UnitOf(numbers.weight_dtype);
+  numbers.fused = pick(0, 1) == 1;
+  numbers.biases = pick(0, 1) == 1;
+  numbers.selection_bias = pick(0, 1) == 1;
+  const bool shared = pick(0, 1) == 1;
+  if (shared) {
+    numbers.shared_width = 48;
+    if (pick(0, 1) == 1) numbers.shared_gate = SharedGate::kSigmoid;
+    if (pick(0, 1) == 1 || numbers.column_unit == 16) numbers.shared_placement = SharedPlacement::kOwner;
+  }
+  const bool round_robin = pick(0, 1) == 1;
+  if (!round_robin && numbers.ep > 1) numbers.copies = pick(0, 6);
   Plan plan = PlacedPlan(numbers, pick(2, 5));
   std::shuffle(plan.mesh.rank_slots.begin(), plan.mesh.rank_slots.end(), *random);
   LayerClass& c = plan.layer_classes[0];
-  if (pick(0, 1) == 1) {
+  if (round_robin) {
     for (uint32_t e = 0; e < c.experts; ++e) c.expert_shards[e] = {e % numbers.ep, e / numbers.ep};
   }
   // A second class of layers, with another type or name.
@@ -330,8 +348,8 @@ Plan RandomPlan(std::mt19937* random) {
     LayerClass second = c;
     second.layers = {{c.layers[0].last - 1, c.layers[0].last}};
     --c.layers[0].last;
-    TensorClass& tensor = second.tensors[pick(0, 3)];
-    if (pick(0, 1) == 1) {
+    TensorClass& tensor = second.tensors[pick(0, 2)];
+    if (pick(0, 1) == 1 && tensor.sides.empty()) {
       tensor.dtype = DType::kF16;
     } else {
       tensor.name += ".second";
@@ -341,34 +359,103 @@ Plan RandomPlan(std::mt19937* random) {
   return plan;
 }
 
-// (layer, tensor name, dtype, expert, column) and bytes, of what one rank holds; the router has one atom per layer.
+// What one rank holds, piece by piece: (layer, tensor name, dtype, expert, run of columns), and its bytes.
 using Atom = std::tuple<uint32_t, std::string, DType, uint32_t, uint32_t>;
+constexpr uint32_t kNoExpert = UINT32_MAX;
+constexpr uint32_t kWhole = UINT32_MAX;
 
-std::map<Atom, uint64_t> AtomsOf(const Plan& plan, uint32_t rank) {
-  const Coordinate at = CoordinateOf(plan.degrees, rank);
-  std::map<Atom, uint64_t> atoms;
-  for (const LayerClass& c : plan.layer_classes) {
-    for (const LayerRange& range : c.layers) {
-      for (uint32_t layer = range.first; layer < range.last; ++layer) {
-        if (layer >= plan.stage_ends[at.pp] || (at.pp > 0 && layer < plan.stage_ends[at.pp - 1])) continue;
-        const auto segments = [&c](uint32_t tp) { return c.segment_ends[c.tp_segment_ends[tp] - 1]; };
-        for (const TensorClass& tensor : c.tensors) {
-          if (tensor.role == TensorRole::kRouter) {
-            atoms[{layer, tensor.name, tensor.dtype, 0, 0}] = *BytesOf(tensor.dtype, c.experts * plan.hidden);
-            continue;
-          }
-          for (uint32_t expert = 0; expert < c.experts; ++expert) {
-            if (c.expert_shards[expert].owner != at.ep) continue;
-            for (uint32_t column = at.tp == 0 ? 0 : segments(at.tp - 1); column < segments(at.tp); ++column) {
-              atoms[{layer, tensor.name, tensor.dtype, expert, column}] = *BytesOf(tensor.dtype, plan.hidden);
-            }
-          }
+// A run of columns in a matrix, or all of a vector: as the formats of these tests are stored, without whole scales.
+uint64_t AtomBytes(const TensorClass& tensor, uint64_t outputs, uint64_t inputs) {
+  switch (tensor.dtype) {
+    case DType::kF8E4M3:
+      return outputs * inputs + outputs / 4 * (inputs / 4) * 4;
+    case DType::kNvfp4:
+      return outputs * inputs / 2 + outputs * (inputs / 16);
+    case DType::kF16:
+      return outputs * inputs * 2;
+    default:
+      return outputs * inputs * 4;
+  }
+}
+
+class RankAtoms {
+ public:
+  RankAtoms(const Plan& plan, uint32_t rank) : plan_(plan), at_(CoordinateOf(plan.degrees, rank)) {
+    for (const LayerClass& c : plan.layer_classes) {
+      for (const LayerRange& range : c.layers) {
+        for (uint32_t layer = range.first; layer < range.last; ++layer) {
+          if (layer >= plan.stage_ends[at_.pp] || (at_.pp > 0 && layer < plan.stage_ends[at_.pp - 1])) continue;
+          for (const TensorClass& tensor : c.tensors) AddTensor(c, layer, tensor);
         }
       }
     }
   }
-  return atoms;
-}
+
+  std::map<Atom, uint64_t> atoms;
+
+ private:
+  void AddTensor(const LayerClass& c, uint32_t layer, const TensorClass& tensor) {
+    const uint64_t hidden = plan_.hidden;
+    const bool of_expert = absl::StrContains(tensor.name, "{expert}");
+    const bool of_shared = absl::StrContains(tensor.name, "shared.");
+    std::vector<uint32_t> experts = {kNoExpert};
+    if (of_expert) experts = HeldBy(c);
+    const LayerRange columns = of_shared ? SharedColumns(c) : Columns(c);
+    for (const uint32_t expert : experts) {
+      const auto add = [&](uint32_t run, uint64_t bytes) {
+        atoms[{layer, tensor.name, tensor.dtype, expert, run}] += bytes;
+      };
+      for (const SideTensor& side : tensor.sides) {
+        if (side.block_rows == 0 && columns.first < columns.last) add(kWhole, 4);
+      }
+      if (tensor.role == TensorRole::kDownBias || tensor.role == TensorRole::kSharedExpertGate) {
+        add(kWhole, AtomBytes(tensor, 1, hidden));
+      } else if (tensor.role == TensorRole::kRouter || tensor.role == TensorRole::kSelectionBias) {
+        add(kWhole, AtomBytes(tensor, c.experts, tensor.shape.size() == 2 ? hidden : 1));
+      } else {
+        const uint32_t unit = UnitOf(tensor.dtype);
+        for (uint32_t column = columns.first; column < columns.last; column += unit) {
+          add(column / 4, RunBytes(tensor, unit));
+        }
+      }
+    }
+  }
+
+  uint64_t RunBytes(const TensorClass& tensor, uint64_t unit) const {
+    const bool down = tensor.role == TensorRole::kDown || tensor.role == TensorRole::kSharedDown;
+    const bool fused = tensor.layout == GateUpLayout::kHalves;
+    const uint64_t other = tensor.shape.size() == 2 ? plan_.hidden : 1;
+    return down ? AtomBytes(tensor, other, unit) : AtomBytes(tensor, fused ? unit * 2 : unit, other);
+  }
+
+  std::vector<uint32_t> HeldBy(const LayerClass& c) const {
+    std::vector<uint32_t> held;
+    for (uint32_t expert = 0; expert < c.experts; ++expert) {
+      bool holds = c.expert_shards[expert].owner == at_.ep;
+      for (const ExpertCopy& copy : c.expert_copies) holds |= copy.expert == expert && copy.owner == at_.ep;
+      if (holds) held.push_back(expert);
+    }
+    return held;
+  }
+
+  LayerRange Columns(const LayerClass& c) const {
+    const auto end = [&c](uint32_t tp) { return c.segment_ends[c.tp_segment_ends[tp] - 1]; };
+    return {at_.tp == 0 ? 0 : end(at_.tp - 1), end(at_.tp)};
+  }
+
+  LayerRange SharedColumns(const LayerClass& c) const {
+    const SharedExpert& shared = c.shared_expert;
+    const bool owner = shared.placement == SharedPlacement::kOwner;
+    if (owner && at_.ep > 0) return {};
+    const size_t part = owner ? at_.tp : size_t{at_.tp} * plan_.degrees.ep + at_.ep;
+    return {part == 0 ? 0 : shared.part_ends[part - 1], shared.part_ends[part]};
+  }
+
+  const Plan& plan_;
+  Coordinate at_;
+};
+
+std::map<Atom, uint64_t> AtomsOf(const Plan& plan, uint32_t rank) { return RankAtoms(plan, rank).atoms; }
 
 TEST(PlanMoves, RandomPairsMatchTheOracle) {
   std::mt19937 random(7);
@@ -381,7 +468,11 @@ TEST(PlanMoves, RandomPairsMatchTheOracle) {
       for (const auto& [atom, bytes] : AtomsOf(a, rank)) anywhere.insert(atom);
     }
     std::set<uint32_t> ranks_b;
+    uint64_t sent = 0;
+    uint64_t sourced = 0;
     for (const SlotMoves& slot : moves.slots) {
+      sent += slot.sent;
+      sourced += slot.weights.received - slot.from_checkpoint;
       const std::map<Atom, uint64_t> before =
           slot.rank.a.has_value() ? AtomsOf(a, *slot.rank.a) : std::map<Atom, uint64_t>{};
       const std::map<Atom, uint64_t> after =
@@ -415,23 +506,69 @@ TEST(PlanMoves, RandomPairsMatchTheOracle) {
       if (slot.rank.b.has_value()) ranks_b.insert(*slot.rank.b);
     }
     ASSERT_EQ(ranks_b.size(), b.mesh.rank_slots.size());
+    ASSERT_EQ(sent, sourced) << "round " << round;
   }
 }
 
 // The weights line of the memory plan is charged by the rules of the meaning gate: an oracle of its own.
 TEST(PlanMoves, SumsAreTheWeightsOfTheMemoryPlans) {
-  for (const auto& [tp, ep] : {std::pair{1u, 4u}, {2u, 2u}, {3u, 1u}, {1u, 3u}}) {
-    PlanNumbers numbers;
-    numbers.layers = 3;
-    numbers.ep = 8;
-    const Plan a = PlacedPlan(numbers);
-    numbers.tp = tp;
-    numbers.ep = ep;
-    for (const SlotMoves& slot : Moves(a, PlacedPlan(numbers)).slots) {
-      EXPECT_EQ(slot.weights.kept + slot.weights.dropped, slot.memory.a.has_value() ? slot.memory.a->weights : 0);
-      EXPECT_EQ(slot.weights.kept + slot.weights.received, slot.memory.b.has_value() ? slot.memory.b->weights : 0);
+  for (const DType dtype : {DType::kF32, DType::kF8E4M3, DType::kNvfp4}) {
+    for (const auto& [tp, ep] : {std::pair{1u, 4u}, {2u, 2u}, {3u, 1u}, {1u, 3u}}) {
+      PlanNumbers numbers;
+      numbers.layers = 3;
+      numbers.ep = 8;
+      numbers.intermediate = 48;
+      numbers.weight_dtype = dtype;
+      numbers.column_unit = UnitOf(dtype);
+      numbers.copies = 5;
+      numbers.biases = true;
+      numbers.shared_width = 48;
+      numbers.shared_gate = SharedGate::kSigmoid;
+      numbers.shared_placement = SharedPlacement::kOwner;
+      const Plan a = PlacedPlan(numbers);
+      numbers.tp = tp;
+      numbers.ep = ep;
+      numbers.copies = ep > 1 ? 3 : 0;
+      for (const SlotMoves& slot : Moves(a, PlacedPlan(numbers)).slots) {
+        EXPECT_EQ(slot.weights.kept + slot.weights.dropped, slot.memory.a.has_value() ? slot.memory.a->weights : 0);
+        EXPECT_EQ(slot.weights.kept + slot.weights.received, slot.memory.b.has_value() ? slot.memory.b->weights : 0);
+      }
     }
   }
+}
+
+TEST(PlanMoves, AnExpertThatTheSlotHasACopyOfIsKept) {
+  PlanNumbers numbers;
+  numbers.ep = 2;
+  numbers.copies = 1;  // expert 0 on ep 1 also
+  const Plan a = PlacedPlan(numbers);
+  numbers.copies = 0;
+  Plan b = PlacedPlan(numbers);
+  std::swap(b.mesh.rank_slots[0], b.mesh.rank_slots[1]);
+  EXPECT_THAT(Lines(Moves(a, b)),
+              ElementsAre("n0/0: 512 kept, 9216 dropped, 9216 received (9216 from n0/1, 0 new); layers [0,1) experts "
+                          "[0,4) -> [4,8) columns 0-12 -> 0-12",
+                          "n0/1: 2816 kept, 9216 dropped, 6912 received (6912 from n0/0, 0 new); layers [0,1) experts "
+                          "[0,1)[4,8) -> [0,4) columns 0-12 -> 0-12"));
+  EXPECT_EQ(Moves(a, b).slots[0].sent, 6912u);
+}
+
+TEST(PlanMoves, PartsOfTheSharedExpertMoveToo) {
+  PlanNumbers numbers;
+  numbers.ep = 2;
+  numbers.shared_width = 8;
+  const Plan a = PlacedPlan(numbers);
+  numbers.shared_placement = SharedPlacement::kOwner;
+  const PlanMoves moves = Moves(a, PlacedPlan(numbers));
+  ASSERT_EQ(moves.slots.size(), 2u);
+  EXPECT_EQ(moves.slots[0].weights.kept, 4 * kExpert + kRouter + 4 * kColumn);
+  EXPECT_EQ(moves.slots[0].weights.received, 4 * kColumn);
+  ASSERT_EQ(moves.slots[0].sources.size(), 1u);
+  EXPECT_EQ(moves.slots[0].sources[0].slot, 1u);
+  EXPECT_EQ(moves.slots[1].weights.dropped, 4 * kColumn);
+  ASSERT_EQ(moves.slots[1].holdings.size(), 1u);
+  EXPECT_EQ(moves.slots[1].holdings[0].shared_columns.a, (Interval{4, 8}));
+  EXPECT_EQ(moves.slots[1].holdings[0].shared_columns.b, (Interval{0, 0}));
 }
 
 TEST(PlanMoves, ThousandsOfRanks) {
@@ -496,7 +633,7 @@ TEST(PlanMoves, PlansWithoutCoherentOwnersAreRefused) {
   bad.layer_classes[0].expert_shards.clear();
   for (uint32_t e = 0; e < 1u << 12; ++e) bad.layer_classes[0].expert_shards.push_back({e % 2, e / 2});
   EXPECT_EQ(MovesBetween(good, bad).status().message(),
-            "plan B: the weights of layer 0 are no whole bytes, or more than 64 bits hold");
+            "plan B: the weights of layer 0 are more bytes than 64 bits hold");
 }
 
 TEST(PlanDiff, EqualOriginAndDifferent) {
@@ -563,11 +700,38 @@ TEST(PlanDiff, NamesEveryField) {
        &PlanDiff::mesh,
        {"nodes.node0.device_kind", "host", "unknown kind"}},
       {[](Plan* p) {
-         p->mesh.nodes.push_back({"node1", 0, 4});
+         p->mesh.nodes.push_back({"node1", 0, 4, 0, {}});
        },
        &PlanDiff::mesh,
-       {"nodes.node1", "none", "4 slots of host"}},
+       {"nodes.node1", "none", "4 slots of host, island 0"}},
+      {[](Plan* p) { p->mesh.nodes[0].island = 3; }, &PlanDiff::mesh, {"nodes.node0.island", "0", "3"}},
+      {[](Plan* p) {
+         p->mesh.nodes[0].identity = {"GPU-0", "GPU-1"};
+       },
+       &PlanDiff::mesh,
+       {"nodes.node0.identity", "any", "GPU-0,GPU-1"}},
+      {[](Plan* p) { p->mesh.transport_version_min = "2.28"; },
+       &PlanDiff::mesh,
+       {"transport_version.min", "any", "2.28"}},
+      {[](Plan* p) { p->mesh.transport_version_max = "2.28"; },
+       &PlanDiff::mesh,
+       {"transport_version.max", "any", "2.28"}},
+      {[](Plan* p) { p->attention.heads = 5; }, &PlanDiff::plan, {"attention.heads", "0", "5"}},
+      {[](Plan* p) { p->attention.kv_heads = 5; }, &PlanDiff::plan, {"attention.kv_heads", "0", "5"}},
+      {[](Plan* p) { p->attention.head_dim = 5; }, &PlanDiff::plan, {"attention.head_dim", "0", "5"}},
+      {[](Plan* p) { p->kv_heads = KvHeads::kReplicate; }, &PlanDiff::plan, {"kv_heads", "cut", "replicate"}},
+      {[](Plan* p) { p->expert_placement = ExpertPlacement::kBalanced; },
+       &PlanDiff::plan,
+       {"expert_placement", "contiguous", "balanced"}},
+      {[](Plan* p) { p->copy_choice = CopyChoice::kInvalid; },
+       &PlanDiff::plan,
+       {"copy_choice", "token mod copies", "invalid"}},
       {[](Plan* p) { p->limits.decode_tokens = 5; }, &PlanDiff::limits, {"decode_tokens", "64", "5"}},
+      {[](Plan* p) { p->limits.rank_decode_tokens = 5; }, &PlanDiff::limits, {"rank_decode_tokens", "64", "5"}},
+      {[](Plan* p) { p->limits.rank_prefill_tokens = 5; }, &PlanDiff::limits, {"rank_prefill_tokens", "64", "5"}},
+      {[](Plan* p) { p->limits.capture_bytes = 5; }, &PlanDiff::limits, {"capture_bytes", "0", "5"}},
+      {[](Plan* p) { p->limits.repack = Repack::kByTensor; }, &PlanDiff::limits, {"repack", "none", "by_tensor"}},
+      {[](Plan* p) { p->limits.repacked_bytes = 5; }, &PlanDiff::limits, {"repacked_bytes", "0", "5"}},
       {[](Plan* p) {
          p->limits.decode_buckets = {5, 64};
        },
@@ -582,6 +746,7 @@ TEST(PlanDiff, NamesEveryField) {
       {[](Plan* p) { p->reduce_algorithm = ReduceAlgorithm::kInvalid; },
        &PlanDiff::numerics,
        {"reduce_algorithm", "all-gather + rank-order sum", "invalid"}},
+      {[](Plan* p) { p->exact_bound = 0.1; }, &PlanDiff::numerics, {"exact_bound", "0", "0.1"}},
       {[](Plan* p) { p->output = Basis::kBf16; }, &PlanDiff::numerics, {"output_dtype", "f32", "bf16"}},
       {[](Plan* p) { p->numerics = Numerics::kInvalid; },
        &PlanDiff::numerics,
@@ -590,12 +755,25 @@ TEST(PlanDiff, NamesEveryField) {
        &PlanDiff::weights,
        {"weight_source", "safetensors", "gguf"}},
       {[](Plan* p) { p->ignored_tensors = {"x.*"}; }, &PlanDiff::weights, {"ignored_tensors.x.*", "none", "ignored"}},
-      {[](Plan* p) { p->other_weights_bytes = 5; }, &PlanDiff::weights, {"other_weights_bytes", "0", "5"}},
+      {[](Plan* p) { p->weight_seed = 5; }, &PlanDiff::weights, {"weight_seed", "0", "5"}},
+      {[](Plan* p) { p->other_weights.first = 5; }, &PlanDiff::weights, {"other_weights_bytes.first", "0", "5"}},
+      {[](Plan* p) { p->other_weights.layers = 5; }, &PlanDiff::weights, {"other_weights_bytes.layers", "0", "5"}},
+      {[](Plan* p) { p->other_weights.last = 5; }, &PlanDiff::weights, {"other_weights_bytes.last", "0", "5"}},
+      {[](Plan* p) { p->prices[0].tokens = 5; }, &PlanDiff::prices, {"decode.tokens", "64", "5"}},
+      {[](Plan* p) { p->prices[1].weight_bytes = 5; }, &PlanDiff::prices, {"prefill.weight_bytes", "0", "5"}},
+      {[](Plan* p) { p->prices[1].operations = 5; }, &PlanDiff::prices, {"prefill.operations", "0", "5"}},
+      {[](Plan* p) { p->prices[1].link_bytes = 5; }, &PlanDiff::prices, {"prefill.link_bytes", "0", "5"}},
+      {[](Plan* p) { p->prices[1].between_bytes = 5; }, &PlanDiff::prices, {"prefill.between_bytes", "0", "5"}},
+      {[](Plan* p) { p->prices[1].messages = 5; }, &PlanDiff::prices, {"prefill.messages", "0", "5"}},
+      {[](Plan* p) { p->prices[1].nanoseconds = 5; }, &PlanDiff::prices, {"prefill.nanoseconds", "0", "5"}},
+      {[](Plan* p) { p->prices.pop_back(); }, &PlanDiff::prices, {"prefill", "0 ns", "none"}},
   };
   const std::vector<FieldChanges PlanDiff::*> sections = {&PlanDiff::plan,     &PlanDiff::mesh,    &PlanDiff::limits,
-                                                          &PlanDiff::numerics, &PlanDiff::weights, &PlanDiff::origin};
+                                                          &PlanDiff::numerics, &PlanDiff::weights, &PlanDiff::origin,
+                                                          &PlanDiff::prices};
   PlanNumbers numbers;
   numbers.ep = 2;
+  numbers.priced = true;
   const Plan a = BuildPlan(numbers);
   for (const Case& c : cases) {
     Plan b = a;
@@ -616,10 +794,17 @@ TEST(PlanDiff, NamesEveryFieldOfALayerClass) {
     FieldChange expected;
   };
   const char* gate = "layers.{layer}.experts.{expert}.gate";
+  const char* scale = "layers.{layer}.experts.{expert}.gate_scale";
   const std::vector<Case> cases = {
       {[](LayerClass* c) { c->experts = 9; }, {"experts", "8", "9"}},
       {[](LayerClass* c) { c->top_k = 1; }, {"top_k", "2", "1"}},
       {[](LayerClass* c) { c->intermediate = 9; }, {"intermediate", "12", "9"}},
+      {[](LayerClass* c) { c->router.epsilon = 0.01f; }, {"router.epsilon", "0", "0.01"}},
+      {[](LayerClass* c) { c->router.guard = 1e-20f; }, {"router.guard", "0", "1e-20"}},
+      {[](LayerClass* c) { c->router.groups.count = 4; }, {"router.groups.count", "0", "4"}},
+      {[](LayerClass* c) { c->router.groups.keep = 4; }, {"router.groups.keep", "0", "4"}},
+      {[](LayerClass* c) { c->router.groups.score = GroupScore::kMax; }, {"router.groups.score", "invalid", "max"}},
+      {[](LayerClass* c) { c->router.vocabulary = 4; }, {"router.vocabulary", "0", "4"}},
       {[](LayerClass* c) { c->router.scoring = Scoring::kSigmoid; }, {"router.scoring", "softmax", "sigmoid"}},
       {[](LayerClass* c) { c->router.order = RouteOrder::kTopKThenScore; },
        {"router.order", "score_then_topk", "topk_then_score"}},
@@ -627,16 +812,53 @@ TEST(PlanDiff, NamesEveryFieldOfALayerClass) {
       {[](LayerClass* c) { c->router.weight_applied = WeightPoint::kInput; },
        {"router.weight_applied", "output", "input"}},
       {[](LayerClass* c) { c->router.input = Basis::kBf16; }, {"router.input_dtype", "f32", "bf16"}},
-      {[](LayerClass* c) { c->router.scale = 1.00000012f; }, {"router.scale", "1", "1.00000012"}},
-      {[](LayerClass* c) { c->activation = ActivationKind::kGeGlu; }, {"activation", "swiglu", "geglu"}},
+      {[](LayerClass* c) { c->router.scale = 1.0000001f; }, {"router.scale", "1", "1.0000001"}},
+      {[](LayerClass* c) { c->activation.kind = ActivationKind::kGeGlu; }, {"activation.kind", "swiglu", "geglu"}},
+      {[](LayerClass* c) { c->activation.alpha = 1.702f; }, {"activation.alpha", "0", "1.702"}},
+      {[](LayerClass* c) { c->activation.limit = 7; }, {"activation.limit", "0", "7"}},
+      {[](LayerClass* c) { c->shared_expert.width = 9; }, {"shared_expert.width", "8", "9"}},
+      {[](LayerClass* c) { c->shared_expert.gate = SharedGate::kSigmoid; }, {"shared_expert.gate", "none", "sigmoid"}},
+      {[](LayerClass* c) { c->shared_expert.activation.kind = ActivationKind::kRelu2; },
+       {"shared_expert.activation.kind", "swiglu", "relu2"}},
+      {[](LayerClass* c) { c->shared_expert.placement = SharedPlacement::kOwner; },
+       {"shared_expert.placement", "split", "owner"}},
+      {[](LayerClass* c) {
+         c->shared_expert.part_ends = {3, 8};
+       },
+       {"shared_expert.part_ends", "4,8", "3,8"}},
       {[](LayerClass* c) { c->residual = Residual::kAdd; }, {"residual", "none", "add"}},
       {[](LayerClass* c) { c->gate_up_basis = Basis::kBf16; }, {"gate_up_basis", "f32", "bf16"}},
       {[](LayerClass* c) { c->down_basis = Basis::kBf16; }, {"down_basis", "f32", "bf16"}},
       {[](LayerClass* c) { c->tensors[1].name = "x"; }, {"tensors.gate.name", gate, "x"}},
-      {[](LayerClass* c) { c->tensors[1].dtype = DType::kBf16; }, {"tensors.gate.dtype", "f32", "bf16"}},
+      {[](LayerClass* c) { c->tensors[1].dtype = DType::kBf16; }, {"tensors.gate.dtype", "f8_e4m3", "bf16"}},
       {[](LayerClass* c) { c->tensors[1].shape = {}; }, {"tensors.gate.shape", "[intermediate, hidden]", "[]"}},
+      {[](LayerClass* c) { c->tensors[1].layout = GateUpLayout::kHalves; },
+       {"tensors.gate.layout", "invalid", "halves"}},
+      {[](LayerClass* c) { c->tensors[1].rotation = 8; }, {"tensors.gate.rotation", "0", "8"}},
+      {[](LayerClass* c) { c->tensors[1].sides[0].name = "x"; }, {"tensors.gate.scale.name", scale, "x"}},
+      {[](LayerClass* c) { c->tensors[1].sides[0].dtype = DType::kBf16; }, {"tensors.gate.scale.dtype", "f32", "bf16"}},
+      {[](LayerClass* c) { c->tensors[1].sides[0].block_rows = 8; }, {"tensors.gate.scale.block", "4 x 4", "8 x 4"}},
+      {[](LayerClass* c) { c->tensors[1].sides[0].applies = ScaleApplies::kDivide; },
+       {"tensors.gate.scale.applies", "multiply", "divide"}},
+      {[](LayerClass* c) { c->tensors[1].sides[0].of = ScaleOf::kHalf; }, {"tensors.gate.scale.of", "invalid", "half"}},
+      {[](LayerClass* c) { c->tensors[1].sides.clear(); },
+       {"tensors.gate.scale", absl::StrCat(scale, " f32 of 4 x 4"), "none"}},
+      {[](LayerClass* c) {
+         c->expert_copies = {{3, 1, 4}};
+       },
+       {"expert_copies", "none", "1 copy: 3 on ep 1"}},
+      {[](LayerClass* c) {
+         c->load.slots = {1, 2, 3};
+       },
+       {"load.slots", "none", "6 over 3 experts"}},
+      {[](LayerClass* c) { c->load.busiest = 3; }, {"load.busiest", "0", "3"}},
+      {[](LayerClass* c) { c->load.busiest_contiguous = 3; }, {"load.busiest_contiguous", "0", "3"}},
+      {[](LayerClass* c) { c->fraction_bits = 3; }, {"fraction_bits", "0", "3"}},
+      {[](LayerClass* c) { c->programs[0].index_bits = 64; }, {"decode.index_bits", "32", "64"}},
+      {[](LayerClass* c) { std::swap(c->expert_shards[0].local, c->expert_shards[1].local); },
+       {"expert_shards", "contiguous over 2", "contiguous over 2, others"}},
       {[](LayerClass* c) { c->tensors.erase(c->tensors.begin() + 1); },
-       {"tensors.gate", absl::StrCat(gate, " f32 [intermediate, hidden]"), "none"}},
+       {"tensors.gate", absl::StrCat(gate, " f8_e4m3 [intermediate, hidden]"), "none"}},
       {[](LayerClass* c) {
          for (uint32_t e = 0; e < 8; ++e) c->expert_shards[e] = {e % 2, e / 2};
        },
@@ -646,25 +868,33 @@ TEST(PlanDiff, NamesEveryFieldOfALayerClass) {
        },
        {"tp_column_ends", "12", "12,12"}},
       {[](LayerClass* c) { c->programs.pop_back(); },
-       {"prefill", "route scatter gate_up_grouped unscatter activation down combine collective", "none"}},
+       {"prefill",
+        "route scatter gate_up_grouped unscatter activation down shared_gate_up shared_activation shared_down "
+        "combine_shared collective",
+        "none"}},
       {[](LayerClass* c) { c->programs[0].max_tokens = 5; }, {"decode.max_tokens", "64", "5"}},
       {[](LayerClass* c) { c->programs[1].tile_rows = 5; }, {"prefill.tile_rows", "4", "5"}},
       {[](LayerClass* c) { c->programs[0].steps.pop_back(); },
-       {"decode.steps", "route gate_up activation down combine collective", "route gate_up activation down combine"}},
+       {"decode.steps",
+        "route gate_up activation down shared_gate_up shared_activation shared_down combine_shared collective",
+        "route gate_up activation down shared_gate_up shared_activation shared_down combine_shared"}},
       {[](LayerClass* c) { c->programs[0].values[3].weighted = true; },
        {"decode.activation.type", "slot owned columns tp R, ep R", "slot owned columns tp R, ep R, weighted"}},
       {[](LayerClass* c) {
          c->programs[0].steps[3].inputs = {2, 1};
        },
        {"decode.down.operands", "%3 %1 -> %4 tensors 3", "%2 %1 -> %4 tensors 3"}},
-      {[](LayerClass* c) { c->programs[0].steps[5].collectives[0].over_tp = true; },
+      {[](LayerClass* c) { c->programs[0].steps.back().collectives[0].over_tp = true; },
        {"decode.collective.over", "sum over expert_group ep", "sum over expert_group tp ep"}},
       {[](LayerClass* c) { c->programs[0].layouts[0].arena_bytes = 64; },
-       {"decode.work", "4 experts x 12 columns: 39936 B", "4 experts x 12 columns: 64 B"}},
+       {"decode.work", "4 experts x 12 columns + 4 shared: 47104 B", "4 experts x 12 columns + 4 shared: 64 B"}},
   };
   PlanNumbers numbers;
   numbers.ep = 2;
   numbers.layers = 3;
+  numbers.weight_dtype = DType::kF8E4M3;
+  numbers.column_unit = 4;
+  numbers.shared_width = 8;
   const Plan a = BuildPlan(numbers);
   for (const Case& c : cases) {
     Plan b = a;
@@ -685,7 +915,7 @@ TEST(PlanDiff, LayersThatChangeAlikeAreOneEntry) {
   LayerClass odd = even;
   even.layers = {{0, 1}, {2, 3}, {4, 5}};
   odd.layers = {{1, 2}, {3, 4}};
-  odd.activation = ActivationKind::kGeGlu;
+  odd.activation.kind = ActivationKind::kGeGlu;
   a.layer_classes.push_back(odd);
   Plan b = a;
   for (LayerClass& c : b.layer_classes) c.top_k = 1;
@@ -737,10 +967,10 @@ TEST(PlanDiffText, EscapesNamesAndCutsLongLists) {
   const PlanDiff diff = DiffPlans(a, b);
   const std::string text = PlanDiffText(Files(), &diff);
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
-  EXPECT_THAT(text, HasSubstr("  nodes.n\\033[2J               none -> 8 slots of host\n"));
+  EXPECT_THAT(text, HasSubstr("  nodes.n\\033[2J               none -> 8 slots of host, island 0\n"));
   EXPECT_THAT(text, HasSubstr("  and 44 more slots: --format json has them all\n"));  // 100 + the old n0, 64 listed
   EXPECT_THAT(text, HasSubstr("    layer 0: experts [80,90) leave, 8,108,..,908 arrive; columns [0,12)\n"));
-  EXPECT_THAT(text, HasSubstr("from 6 more\n"));
+  EXPECT_THAT(text, HasSubstr("from 6 more; sends 22.5 KiB\n"));
   std::string bytes = "n\xff";
   b.mesh.nodes[0].name = bytes;
   const PlanDiff broken = DiffPlans(a, b);
@@ -754,7 +984,7 @@ TEST(PlanDiffText, RanksThatShareASlotHaveANumber) {
   numbers.ep = 1;
   const PlanDiff diff = DiffPlans(a, BuildPlan(numbers));
   EXPECT_THAT(PlanDiffText(Files(), &diff),
-              HasSubstr("  node0 slot 0 #2 (rank 1 -> free) keeps 0 B, drops 9.5 KiB, receives 0 B\n"));
+              HasSubstr("  node0 slot 0 #2 (rank 1 -> free) keeps 0 B, drops 9.5 KiB, receives 0 B; sends 9.0 KiB\n"));
 }
 
 TEST(PlanDiffText, SaysWhyMovesAreUnknown) {

@@ -77,12 +77,21 @@ std::string Text(const std::vector<StepKind>& steps) {
 }
 
 TEST(Tables, TwoGrammarsWithOneCollectiveAfterCombine) {
-  EXPECT_EQ(Text(GrammarOf(Phase::kDecode, Residual::kNone)), "route gate_up activation down combine collective");
-  EXPECT_EQ(Text(GrammarOf(Phase::kPrefill, Residual::kNone)),
-            "route scatter gate_up_grouped unscatter activation down combine collective");
-  EXPECT_EQ(Text(GrammarOf(Phase::kDecode, Residual::kAdd)),
-            "route gate_up activation down combine collective residual");
-  EXPECT_TRUE(GrammarOf(Phase::kInvalid, Residual::kNone).empty());
+  ProgramShape shape = {Phase::kDecode, StepKind::kRoute, false, false, Residual::kNone};
+  EXPECT_EQ(Text(GrammarOf(shape)), "route gate_up activation down combine collective");
+  shape.residual = Residual::kAdd;
+  EXPECT_EQ(Text(GrammarOf(shape)), "route gate_up activation down combine collective residual");
+  shape = {Phase::kPrefill, StepKind::kRoute, false, false, Residual::kNone};
+  EXPECT_EQ(Text(GrammarOf(shape)), "route scatter gate_up_grouped unscatter activation down combine collective");
+  shape = {Phase::kDecode, StepKind::kRouteByTable, true, true, Residual::kNone};
+  EXPECT_EQ(Text(GrammarOf(shape)),
+            "gather route_by_table gate_up activation down shared_gate_up shared_activation shared_down combine_shared "
+            "collective");
+  shape = {Phase::kDecode, StepKind::kRouteGiven, false, false, Residual::kNone};
+  EXPECT_EQ(Text(GrammarOf(shape)), "route_given gate_up activation down combine collective");
+  shape.phase = Phase::kInvalid;
+  EXPECT_TRUE(GrammarOf(shape).empty());
+  EXPECT_TRUE(GrammarOf({Phase::kDecode, StepKind::kCombine, false, false, Residual::kNone}).empty());
 }
 
 TEST(Tables, GatesStandInTheirOrder) {

@@ -76,7 +76,7 @@ int RunCheck(const CheckFlags& flags) {
       flags.path, flags.weights.empty() ? std::nullopt : std::optional<std::string>(flags.weights));
   if (!result.ok()) return Report("check", result.status());
   const bool json = flags.format == "json";
-  if (json || !result->diagnostics.ok()) Show(result->diagnostics, json);
+  if (json || !result->diagnostics.ok() || result->diagnostics.has_warnings()) Show(result->diagnostics, json);
   if (!result->diagnostics.ok()) {
     std::fprintf(stderr, "meshseal check: %zu %s in %s\n", result->diagnostics.size(),
                  result->diagnostics.size() == 1 ? "error" : "errors", flags.path.c_str());
@@ -130,6 +130,8 @@ struct CompileFlags {
   bool explain_all = false;
   std::vector<std::pair<std::string, std::optional<uint64_t>>> degrees = {
       {"dp", {}}, {"pp", {}}, {"tp", {}}, {"ep", {}}, {"dense-tp", {}}};
+  std::string placement;
+  std::string reduction;
 };
 
 int RunCompile(const CompileFlags& flags) {
@@ -139,8 +141,10 @@ int RunCompile(const CompileFlags& flags) {
   if (!flags.mesh.empty()) request.mesh = flags.mesh;
   if (!flags.weights.empty()) request.weights = flags.weights;
   for (const auto& [field, value] : flags.degrees) {
-    if (value.has_value()) request.overrides.push_back({field, *value});
+    if (value.has_value()) request.overrides.push_back({field, absl::StrCat(*value)});
   }
+  if (!flags.placement.empty()) request.overrides.push_back({"placement", flags.placement});
+  if (!flags.reduction.empty()) request.overrides.push_back({"reduction", flags.reduction});
   request.serial = flags.serial;
   request.find_layout = flags.find_layout;
   request.explain_all = flags.explain_all;
@@ -164,6 +168,7 @@ int RunCompile(const CompileFlags& flags) {
                  result->diagnostics.size() == 1 ? "error" : "errors");
     return kRefusedExit;
   }
+  if (result->diagnostics.has_warnings()) Show(result->diagnostics, false);
   if (flags.find_layout && flags.output.empty()) return 0;
   if (request.stop_after != compiler::Stage::kSeal) return Print("compile", result->stage_text);
   if (const absl::Status written = WriteWholeFile(flags.output, {result->sealed}); !written.ok()) {
@@ -221,8 +226,10 @@ int Main(int argc, char** argv) {
   for (auto& [field, value] : compile.degrees) {
     compile_command.add_option("--" + field, value, "instead of the deployment's degree");
   }
-  compile_command.add_flag("--auto", compile.find_layout,
-                           "rank all degrees for the mesh; with -o, compile the best that this version executes");
+  compile_command.add_option("--placement", compile.placement,
+                             "instead of the deployment's: contiguous, round_robin or balanced:load.json");
+  compile_command.add_option("--reduction", compile.reduction, "instead of the deployment's: ordered or fast");
+  compile_command.add_flag("--auto", compile.find_layout, "rank all degrees for the mesh; with -o, compile the best");
   compile_command.add_flag("--explain-all", compile.explain_all, "with --auto: also what refuses the others");
   compile_command.add_option("--serial", compile.serial, "number of this plan in its stream, for rollback policy");
   compile_command

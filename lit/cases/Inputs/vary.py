@@ -5,6 +5,9 @@ vary.py FOLDER [OTHER.yaml] [PATH=VALUE | PATH+=TEXT | PATH-]...
 OTHER.yaml of this folder stands in for the document of its kind. PATH is keys joined by dots, the first one at the
 margin (`moe.router.scale`); each is the first of that name within the one before it. `=` replaces a value, `+=` adds a
 row or an entry to a map, `-` takes an entry away.
+
+The deployment's `limits.rank_tokens` goes away where `dense.tp` is the whole expert group, which takes none, unless an edit
+names it.
 """
 
 import pathlib
@@ -56,6 +59,13 @@ def edit(text, word):
     return text[:end] + "\n" + " " * (indent + 2) + value + text[end:]
 
 
+def without_needless_rank_tokens(text):
+    degrees = re.search(r"^  parallel:.*?\btp: (\d+), ep: (\d+), .*?dense: \{tp: (\d+)", text, re.M)
+    if "rank_tokens" not in text or degrees is None or int(degrees[1]) * int(degrees[2]) != int(degrees[3]):
+        return text
+    return edit(text, "deployment.limits.rank_tokens-")
+
+
 def main(folder, *words):
     here = pathlib.Path(__file__).parent
     texts = [(here / f"{kind}.yaml").read_text() for kind in KINDS]
@@ -70,6 +80,8 @@ def main(folder, *words):
         if which is None:
             sys.exit(f"vary.py: no document has '{top}'")
         texts[which] = edit(texts[which], word)
+    if not any("rank_tokens" in word for word in words):
+        texts[2] = without_needless_rank_tokens(texts[2])
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
     for kind, text in zip(KINDS, texts):
         (pathlib.Path(folder) / f"{kind}.yaml").write_text(text)

@@ -14,8 +14,8 @@ TensorSpec Weight(DType dtype) {
   return tensor;
 }
 
-SideTensor Scale(DType dtype, std::optional<ScaleBlock> block) {
-  SideTensor side;
+SideTensorSpec Scale(DType dtype, std::optional<ScaleBlock> block) {
+  SideTensorSpec side;
   side.dtype.value = dtype;
   if (block.has_value()) side.block = Spanned<ScaleBlock>{*block, {}};
   return side;

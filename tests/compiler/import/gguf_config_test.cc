@@ -111,7 +111,8 @@ std::string Line(absl::string_view start, absl::string_view activation, absl::st
                  absl::string_view router, absl::string_view table = "[]") {
   return absl::StrCat(start, " {experts_per_token: 2, intermediate_size: 32, activation: ", activation,
                       ", gated: true, shared_expert: ", shared, ", experts: 8, router: {", router,
-                      ", input_dtype: f32}, token_table: ", table, ", residual: none}");
+                      ", input_dtype: f32}, token_table: ", table, ", vocabulary: ", table == "[]" ? 0 : 1000,
+                      ", residual: none}");
 }
 
 constexpr const char* kNoBias =
@@ -154,8 +155,9 @@ TEST(GgufConfig, FamiliesWhoseRouterTheKeysSay) {
             Line("glm4_moe [1,6)", "{kind: swiglu}", kShared,
                  "scoring: sigmoid, order: score_then_topk, renormalize: {sum_plus: {guard: 1.0e-20}}, scale: 2.5, "
                  "logit_bias: none, selection_bias: tensor, groups: none, weight_applied: output"));
-  const std::vector<Key> v4 = With(Deepseek(), {U32("expert_gating_func", 4), U32("hash_layer_count", 3),
-                                                F32s("swiglu_clamp_exp", {10, 10}), F32s("swiglu_clamp_shexp", {7})});
+  const std::vector<Key> v4 =
+      With(Deepseek(), {U32("expert_gating_func", 4), U32("hash_layer_count", 3), U32("vocab_size", 1000),
+                        F32s("swiglu_clamp_exp", {10, 10}), F32s("swiglu_clamp_shexp", {7})});
   EXPECT_EQ(
       Moe("deepseek4", v4),
       Line("deepseek_v4 [0,6)", "{kind: swiglu_preclamp, limit: 10.0}",
@@ -228,10 +230,11 @@ TEST(GgufConfig, Refusals) {
        "'deepseek2.attention.key_length': absent; it is needed as the size of a head"},
       {Said("deepseek2", With(Deepseek(), {U32("nextn_predict_layers", 6)})),
        "'deepseek2.nextn_predict_layers': found 6, expected a whole number from 0 to 5"},
-      {Said("deepseek4", With(Deepseek(), {U32("expert_gating_func", 4), U32("hash_layer_count", 3)})),
+      {Said("deepseek4",
+            With(Deepseek(), {U32("expert_gating_func", 4), U32("hash_layer_count", 3), U32("vocab_size", 1000)})),
        "'deepseek4.swiglu_clamp_exp': absent; it is needed as the clamp of gate and up"},
       {Said("deepseek4", With(Deepseek(), {U32("expert_gating_func", 4), U32("hash_layer_count", 3),
-                                           F32s("swiglu_clamp_exp", {10, 9})})),
+                                           U32("vocab_size", 1000), F32s("swiglu_clamp_exp", {10, 9})})),
        "'deepseek4.swiglu_clamp_exp': found 9, expected one number above 0 for all layers"},
       {Said("phimoe", Usual()),
        "'phimoe.expert_count': GGUF files do not say eps, which sparsemixer needs; import the original checkpoint"},

@@ -70,6 +70,7 @@ Json DeepseekV4() {
                                      {"norm_topk_prob", true},
                                      {"scoring_func", "sqrtsoftplus"},
                                      {"num_hash_layers", 3},
+                                     {"vocab_size", 1000},
                                      {"swiglu_limit", 10.0}});
 }
 Json GptOss() {
@@ -113,7 +114,7 @@ std::string Line(absl::string_view layers, absl::string_view top_k, absl::string
                  absl::string_view shared, absl::string_view router, absl::string_view table = "[]") {
   return absl::StrCat(layers, " {experts_per_token: ", top_k, ", intermediate_size: 32, activation: ", activation,
                       ", gated: true, shared_expert: ", shared, ", experts: 8, router: {", router,
-                      "}, token_table: ", table, ", residual: none}");
+                      "}, token_table: ", table, ", vocabulary: ", table == "[]" ? 0 : 1000, ", residual: none}");
 }
 
 constexpr const char* kSwiGlu = "{kind: swiglu}";
@@ -220,7 +221,7 @@ TEST(HfConfig, FamiliesWithARuleOfTheirOwn) {
 
 TEST(HfConfig, AttentionAndExtraBlocks) {
   const auto attention = [](const Json& config) {
-    const std::optional<Attention> found = Read(config)->manifest.attention;
+    const std::optional<AttentionSpec> found = Read(config)->manifest.attention;
     return found.has_value() ? absl::StrCat(found->heads.value, " ", found->kv_heads.value, " ", found->head_dim.value)
                              : "other";
   };

@@ -52,7 +52,7 @@ TEST(WriteManifest, EveryShippedModelReadsBackAsItself) {
     const Document again = ReadText(text);
     EXPECT_EQ(WriteManifest(again.manifest, {"a comment"}), text);
     EXPECT_EQ(MoeLines(again.manifest), MoeLines(original.manifest));
-    EXPECT_EQ(again.manifest.other_weights.value, original.manifest.other_weights.value);
+    EXPECT_EQ(again.manifest.other_weights.layers.value, original.manifest.other_weights.layers.value);
     EXPECT_EQ(again.manifest.mtp_layers.value, original.manifest.mtp_layers.value);
     EXPECT_EQ(again.manifest.attention.has_value(), original.manifest.attention.has_value());
     ++models;
@@ -111,7 +111,7 @@ std::string Part(const std::string& text, const std::string& from, const std::st
 TEST(WriteManifest, DifferencesAreRowsOverTheLargestGroup) {
   Manifest manifest = Small();
   LayerGroup& base = manifest.groups[0];
-  SideTensor scale;
+  SideTensorSpec scale;
   scale.name.value = "l.{layer}.{expert}.d.s";
   scale.dtype.value = DType::kF32;
   scale.block = Spanned<ScaleBlock>{{128, 128}, {}};
@@ -126,7 +126,7 @@ TEST(WriteManifest, DifferencesAreRowsOverTheLargestGroup) {
   fewer.moe.experts.value = 6;
   LayerGroup scaled = base;
   scaled.moe.router.scale.value = 2.5;
-  scaled.moe.router.groups = RouterGroups{{}, {4, {}}, {2, {}}, {GroupScore::kTop2Sum, {}}};
+  scaled.moe.router.groups = RouterGroupsSpec{{}, {4, {}}, {2, {}}, {GroupScore::kTop2Sum, {}}};
   scaled.moe.activation.limit = Spanned<double>{7, {}};
   base.layers = {{1, 3}, {5, 10}};
   plain.layers = {{0, 1}, {4, 5}};
@@ -151,11 +151,12 @@ TEST(WriteManifest, TokenTableLayersStandInTheRouter) {
   Manifest manifest = Small();
   LayerGroup tabled = manifest.groups[0];
   tabled.moe.router.token_table_layers.value = {{0, 2}};
+  tabled.moe.router.vocabulary.value = 1000;
   tabled.layers = {{0, 2}};
   manifest.groups[0].layers = {{2, 12}};
   manifest.groups.insert(manifest.groups.begin(), tabled);
   const std::string text = WriteManifest(manifest, {});
-  EXPECT_EQ(Part(text, "    token_table:", "  activation:"), "    token_table: {layers: [0-1]}\n");
+  EXPECT_EQ(Part(text, "    token_table:", "  activation:"), "    token_table: {layers: [0-1], vocabulary: 1000}\n");
   EXPECT_EQ(text.find("overrides"), std::string::npos);
   const Document again = ReadText(text);
   EXPECT_EQ(MoeLines(again.manifest), MoeLines(manifest));
@@ -220,9 +221,9 @@ TEST(WriteManifest, NumbersAndSizes) {
                                                                                  {uint64_t{2970} << 20, "2970MiB"},
                                                                                  {uint64_t{1} << 40, "1TiB"},
                                                                                  {uint64_t{3} << 50, "3072TiB"}}) {
-    manifest.other_weights.value = bytes;
+    manifest.other_weights.layers.value = bytes;
     EXPECT_EQ(written("  other_weights:", "moe:"), "  other_weights: " + text + "\n");
-    EXPECT_EQ(ReadText(WriteManifest(manifest, {})).manifest.other_weights.value, bytes);
+    EXPECT_EQ(ReadText(WriteManifest(manifest, {})).manifest.other_weights.layers.value, bytes);
   }
 }
 

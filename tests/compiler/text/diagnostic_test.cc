@@ -49,6 +49,18 @@ TEST(Diagnostics, SortedByPathLineColumnRuleText) {
   EXPECT_EQ(Texts(diagnostics), (std::vector<std::string>{"1", "2", "3a", "3b", "4", "5", "6", "7", "8"}));
 }
 
+TEST(Diagnostics, AWarningIsNoError) {
+  Diagnostics diagnostics;
+  diagnostics.Warning("r", Span{}, "slow").notes.push_back({Span{}, "why"});
+  EXPECT_TRUE(diagnostics.ok());
+  EXPECT_EQ(diagnostics.size(), 0u);
+  EXPECT_TRUE(diagnostics.has_warnings());
+  diagnostics.Error("r", Span{}, "refused");
+  EXPECT_FALSE(diagnostics.ok());
+  EXPECT_EQ(Texts(diagnostics), (std::vector<std::string>{"refused", "slow"}));
+  EXPECT_TRUE(diagnostics.Sorted()[1]->warning);
+}
+
 TEST(Diagnostics, EqualOnesAreKeptInOrder) {
   Diagnostics diagnostics;
   diagnostics.Error("r", Span{}, "same").help = "first";

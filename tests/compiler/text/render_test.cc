@@ -141,10 +141,21 @@ TEST(RenderText, ALineThatDoesNotExistIsNotShown) {
   EXPECT_EQ(RenderText(diagnostics), "in.yaml:7:1: error: text [rule]\n");
 }
 
+TEST(RenderText, AWarningSaysSo) {
+  const auto file = SourceFile::FromText("in.yaml", "a").value();
+  Diagnostics diagnostics;
+  diagnostics.Warning("rule", Span{file.get(), 1, 1, 1}, "text");
+  EXPECT_EQ(RenderText(diagnostics), "in.yaml:1:1: warning: text [rule]\n    1 | a\n      | ^\n");
+  EXPECT_EQ(RenderJson(diagnostics),
+            R"({"version":1,"diagnostics":[{"severity":"warning","rule":"rule","file":"in.yaml","line":1,"column":1,)"
+            R"("length":1,"message":"text","notes":[],"help":null}]})"
+            "\n");
+}
+
 TEST(RenderJson, Everything) {
   EXPECT_EQ(
       RenderJson(ToyError().diagnostics),
-      R"({"version":1,"diagnostics":[{"rule":"tp-divides-ffn","file":"deployments/toy.yaml","line":6,"column":32,)"
+      R"({"version":1,"diagnostics":[{"severity":"error","rule":"tp-divides-ffn","file":"deployments/toy.yaml","line":6,"column":32,)"
       R"("length":1,"message":"tensor-parallel degree 5 does not divide intermediate_size 768","notes":[{"file":)"
       R"("models/toy.yaml","line":12,"column":22,"message":"768 columns over 5 ranks leaves 3 over"}],"help":)"
       R"("degrees that satisfy every rule on this mesh (5 devices): dp=5 pp=1 tp=1 ep=1; dp=1 pp=5 tp=1 ep=1"}]})"
@@ -159,8 +170,8 @@ TEST(RenderJson, WhatIsAbsentIsNull) {
   diagnostics.Error("rule", Span{}, "nowhere").notes.push_back({Span{}, "why"});
   EXPECT_EQ(
       RenderJson(diagnostics),
-      R"({"version":1,"diagnostics":[{"rule":"rule","file":null,"line":null,"column":null,"length":null,"message":)"
-      R"("nowhere","notes":[{"file":null,"line":null,"column":null,"message":"why"}],"help":null},{"rule":"rule",)"
+      R"({"version":1,"diagnostics":[{"severity":"error","rule":"rule","file":null,"line":null,"column":null,"length":null,"message":)"
+      R"("nowhere","notes":[{"file":null,"line":null,"column":null,"message":"why"}],"help":null},{"severity":"error","rule":"rule",)"
       R"("file":"in.yaml","line":null,"column":null,"length":null,"message":"in a file","notes":[],"help":null}]})"
       "\n");
 }
@@ -169,7 +180,8 @@ TEST(RenderJson, AnyBytesGiveValidJson) {
   Diagnostics diagnostics;
   diagnostics.Error("rule", Span{}, "\"\x1b\n\xff");
   EXPECT_EQ(RenderJson(diagnostics),
-            "{\"version\":1,\"diagnostics\":[{\"rule\":\"rule\",\"file\":null,\"line\":null,\"column\":null,"
+            "{\"version\":1,\"diagnostics\":[{\"severity\":\"error\",\"rule\":\"rule\",\"file\":null,\"line\":null,"
+            "\"column\":null,"
             "\"length\":null,\"message\":\"\\\"\\u001b\\n\xef\xbf\xbd\",\"notes\":[],\"help\":null}]}\n");
 }
 

@@ -58,10 +58,11 @@ TEST_F(HostileLocale, MessagesReadTheSame) {
             "in.yaml:1234:4: error: a: expected a whole number from 1 to 1024, found '5000' [out-of-range]\n"
             " 1234 | a: 5000\n"
             "      |    ^~~~\n");
-  EXPECT_EQ(RenderJson(document.diagnostics()),
-            R"({"version":1,"diagnostics":[{"rule":"out-of-range","file":"in.yaml","line":1234,"column":4,"length":4,)"
-            R"("message":"a: expected a whole number from 1 to 1024, found '5000'","notes":[],"help":null}]})"
-            "\n");
+  EXPECT_EQ(
+      RenderJson(document.diagnostics()),
+      R"({"version":1,"diagnostics":[{"severity":"error","rule":"out-of-range","file":"in.yaml","line":1234,"column":4,"length":4,)"
+      R"("message":"a: expected a whole number from 1 to 1024, found '5000'","notes":[],"help":null}]})"
+      "\n");
 }
 
 TEST_F(HostileLocale, SyntaxErrorsReadTheSame) {

@@ -1,0 +1,30 @@
+#include "compiler/check/exact_sum.h"
+
+#include <cmath>
+
+namespace meshseal::compiler {
+namespace {
+
+// Whole bits that `value` > 0 needs: the exponent of the next power of two.
+int BitsFor(double value) { return static_cast<int>(std::ceil(std::log2(value))); }
+
+}  // namespace
+
+uint64_t ExactAddends(const MoeSpec& moe, const Deployment& deployment) {
+  const uint64_t slots = moe.experts_per_token.value;
+  uint64_t addends = slots * deployment.exact_segments.value;
+  if (moe.shared_expert.has_value()) {
+    const bool split =
+        deployment.shared_expert.has_value() && deployment.shared_expert->value == SharedPlacement::kSplit;
+    addends += deployment.tp.value * (split ? deployment.ep.value : 1);
+  }
+  if (moe.FindTensor(TensorRole::kDownBias) != nullptr) addends += slots;
+  return addends;
+}
+
+int ExactFractionBits(const MoeSpec& moe, const Deployment& deployment) {
+  return kFixedPointBits - BitsFor(deployment.exact_bound.value) -
+         BitsFor(static_cast<double>(ExactAddends(moe, deployment)));
+}
+
+}  // namespace meshseal::compiler

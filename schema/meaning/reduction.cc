@@ -1,0 +1,64 @@
+// Rules on the sum over an expert group: how its bytes move, and the fixed point of an exact one.
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "schema/meaning/rules.h"
+#include "schema/meaning/shape_facts.h"
+
+namespace meshseal::meaning {
+namespace {
+
+constexpr int kFixedPointBits = 62;  // of an int64 whose sums must not overflow
+
+// The exponent of the smallest power of two that is not below `value`, finite and above 0; nothing is rounded.
+int BitsFor(double value) {
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);  // in [0.5, 1)
+  return fraction > 0.5 ? exponent : exponent - 1;
+}
+
+// The most addends of one element: of each slot a segment, of the shared expert a part, of the down bias one a slot.
+uint64_t AddendsOf(const LayerClass& c) {
+  const uint64_t bias = FindTensor(c, TensorRole::kDownBias) != nullptr ? c.top_k : 0;
+  return uint64_t{c.top_k} * c.segment_ends.size() + c.shared_expert.part_ends.size() + bias;
+}
+
+}  // namespace
+
+Fault AlgorithmFitsReduction(const Plan& plan, const SealFacts&) {
+  const bool ordered = plan.reduction == Reduction::kOrdered;
+  const ReduceAlgorithm expected = !ordered                ? ReduceAlgorithm::kTransport
+                                   : Gathers(plan.degrees) ? ReduceAlgorithm::kExchangeThenSum
+                                                           : ReduceAlgorithm::kGatherThenSum;
+  if (plan.reduce_algorithm != expected) {
+    return absl::StrCat("reduction ", WordOf(plan.reduction), " has the algorithm '", WordOf(plan.reduce_algorithm),
+                        "', expected '", WordOf(expected), "'");
+  }
+  if (plan.output == Basis::kF32 || plan.output == Basis::kBf16 || plan.output == Basis::kF16) return std::nullopt;
+  return absl::StrCat("the output is ", WordOf(plan.output), ", expected f32, bf16 or f16");
+}
+
+Fault ExactBitsFit(const Plan& plan, const SealFacts&) {
+  const bool exact = plan.reduction == Reduction::kExact;
+  if (exact ? !std::isfinite(plan.exact_bound) || plan.exact_bound <= 0 : plan.exact_bound != 0) {
+    return absl::StrCat("a bound of ", plan.exact_bound, " for a reduction ", WordOf(plan.reduction));
+  }
+  for (const LayerClass& c : plan.layer_classes) {
+    // Below 2^42 addends, so the conversion is exact.
+    const int expected =
+        exact ? kFixedPointBits - BitsFor(plan.exact_bound) - BitsFor(static_cast<double>(AddendsOf(c))) : 0;
+    if (exact && (expected < 1 || expected > kFixedPointBits)) {
+      return absl::StrCat("a bound of ", plan.exact_bound, " and ", AddendsOf(c), " addends leave ", expected,
+                          " fraction bits, expected 1 to ", kFixedPointBits);
+    }
+    if (static_cast<int64_t>(c.fraction_bits) != expected) {
+      return absl::StrCat("layer ", c.layers.front().first, " has ", c.fraction_bits, " fraction bits, derived are ",
+                          expected);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace meshseal::meaning
