@@ -21,6 +21,7 @@ using flatbuffers::Vector;
 
 // Deeper than any plan (plan > layer class > program > step > vector), far below the stack.
 constexpr flatbuffers::uoffset_t kMaxDepth = 16;
+constexpr size_t kUsualSize = 16384;  // of a plan, in bytes
 
 template <class E>
 uint8_t Wire(E term) {
@@ -34,10 +35,13 @@ wire::Digest Pack(const Sha256Digest& digest) {
 // One function per table, children first, in the order of the fields: the order is part of the bytes.
 class Encoder {
  public:
-  std::string Encode(const Plan& plan) {
-    builder_.ForceDefaults(true);
+  // `expected` bytes are reserved; more may come. Not `whole`: without what decides no computation.
+  Encoder(size_t expected, bool whole) : whole_(whole), builder_(expected) { builder_.ForceDefaults(true); }
+
+  // Valid as long as the encoder. Called once.
+  absl::string_view Encode(const Plan& plan) {
     wire::FinishPlanBuffer(builder_, Pack(plan));
-    return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()), builder_.GetSize());
+    return {reinterpret_cast<const char*>(builder_.GetBufferPointer()), builder_.GetSize()};
   }
 
  private:
@@ -62,10 +66,8 @@ class Encoder {
   // A vector of frozen structs.
   template <class Wire, class T, class F>
   Offset<Vector<const Wire*>> Structs(const std::vector<T>& items, F make) {
-    std::vector<Wire> packed;
-    packed.reserve(items.size());
-    for (const T& item : items) packed.push_back(make(item));
-    return builder_.CreateVectorOfStructs(packed);
+    const auto fill = [&](size_t i, Wire* packed) { *packed = make(items[i]); };
+    return builder_.CreateVectorOfStructs<Wire>(items.size(), fill);
   }
 
   Offset<wire::SourceDocument> Pack(const SourceDocument& source) {
@@ -150,7 +152,8 @@ class Encoder {
     const auto collectives = Structs<wire::CollectiveStruct>(step.collectives, [](const Collective& c) {
       return wire::CollectiveStruct(Wire(c.op), Wire(c.group), c.over_tp ? 1 : 0, c.over_ep ? 1 : 0);
     });
-    const wire::OriginStruct origin(step.origin.source, step.origin.line);
+    const wire::OriginStruct origin =
+        whole_ ? wire::OriginStruct(step.origin.source, step.origin.line) : wire::OriginStruct();
     return wire::CreateStep(builder_, Wire(step.kind), inputs, outputs, tensors, collectives, &origin);
   }
 
@@ -192,30 +195,32 @@ class Encoder {
   }
 
   Offset<wire::Plan> Pack(const Plan& plan) {
-    const auto compiler_version = Text(plan.compiler_version);
-    const auto model_name = Text(plan.model_name);
-    const auto model_family = Text(plan.model_family);
-    const auto deployment_name = Text(plan.deployment_name);
-    const auto sources = Tables<wire::SourceDocument>(plan.sources);
-    const auto mesh = Pack(plan.mesh);
+    static const Plan kNothing;
+    const Plan& told = whole_ ? plan : kNothing;  // what decides no computation
+    const auto compiler_version = Text(told.compiler_version);
+    const auto model_name = Text(told.model_name);
+    const auto model_family = Text(told.model_family);
+    const auto deployment_name = Text(told.deployment_name);
+    const auto sources = Tables<wire::SourceDocument>(told.sources);
+    const auto mesh = Pack(told.mesh);
     const auto stages = builder_.CreateVector(plan.stage_ends);
     const auto limits = Pack(plan.limits);
     const auto ignored = Texts(plan.ignored_tensors);
     const auto classes = Tables<wire::LayerClass>(plan.layer_classes);
-    const auto memory = Structs<wire::RankMemoryStruct>(plan.memory, [](const RankMemory& m) {
+    const auto memory = Structs<wire::RankMemoryStruct>(told.memory, [](const RankMemory& m) {
       return wire::RankMemoryStruct(m.weights, m.other, m.repacked, m.staging, m.decode_work, m.prefill_work,
                                     m.collective, m.communicator, m.capture, m.sessions, m.total, m.budget);
     });
-    const auto prices = Structs<wire::StepPriceStruct>(plan.prices, [](const StepPrice& p) {
+    const auto prices = Structs<wire::StepPriceStruct>(told.prices, [](const StepPrice& p) {
       return wire::StepPriceStruct(p.tokens, p.weight_bytes, p.operations, p.link_bytes, p.between_bytes, p.messages,
                                    p.nanoseconds);
     });
     const wire::Digest schema = meshseal::Pack(plan.schema_fingerprint);
-    const wire::Digest execution = meshseal::Pack(plan.execution_fingerprint);
+    const wire::Digest execution = meshseal::Pack(told.execution_fingerprint);
     const Degrees& d = plan.degrees;
     const wire::DegreesStruct degrees(d.dp, d.pp, d.tp, d.ep, d.dense_tp);
     const wire::AttentionStruct attention(plan.attention.heads, plan.attention.kv_heads, plan.attention.head_dim);
-    const OtherWeights& o = plan.other_weights;
+    const OtherWeights& o = told.other_weights;
     const wire::OtherWeightsStruct other(o.first, o.layers, o.last);
     return wire::CreatePlan(builder_, kPlanFormatMajor, kPlanFormatMinor, compiler_version, &schema, model_name,
                             model_family, deployment_name, sources, mesh, &degrees, stages, plan.layers, plan.hidden,
@@ -225,6 +230,7 @@ class Encoder {
                             Wire(plan.copy_choice), plan.exact_bound, plan.weight_seed, prices);
   }
 
+  const bool whole_;
   FlatBufferBuilder builder_;
 };
 
@@ -495,7 +501,9 @@ class Decoder {
 
 }  // namespace
 
-std::string EncodePlan(const Plan& plan) { return Encoder().Encode(plan); }
+std::string EncodePlan(const Plan& plan) { return std::string(Encoder(kUsualSize, true).Encode(plan)); }
+
+std::string EncodeExecution(const Plan& plan) { return std::string(Encoder(kUsualSize, false).Encode(plan)); }
 
 absl::StatusOr<Plan> DecodePlan(absl::string_view payload) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(payload.data());
@@ -520,8 +528,9 @@ absl::StatusOr<Plan> DecodePlan(absl::string_view payload) {
                   absl::StrCat("plan of schema ", HexOf(plan.schema_fingerprint).substr(0, 16), ", this version has ",
                                HexOf(SchemaFingerprint()).substr(0, 16), "; compile the plan again"));
   }
-  const std::string canonical = EncodePlan(plan);
-  if (absl::string_view(canonical) != payload) {
+  Encoder encoder(payload.size() + kUsualSize, true);  // the builder keeps its own notes in the same buffer
+  const absl::string_view canonical = encoder.Encode(plan);
+  if (canonical != payload) {
     const size_t shorter = std::min(canonical.size(), payload.size());
     const auto* difference = std::mismatch(canonical.data(), canonical.data() + shorter, payload.data()).second;
     return Refuse(Reason::kNotCanonical,

@@ -14,6 +14,10 @@ namespace meshseal {
 // The one writer: equal plans give equal bytes, with any compiler, option and locale.
 std::string EncodePlan(const Plan& plan);
 
+// The same without what decides no computation: names, documents and their lines, mesh, memory, weights that are not
+// MoE, prices, and the fingerprint that is made of it.
+std::string EncodeExecution(const Plan& plan);
+
 // The structure gate: the FlatBuffers verifier with stated limits, the format version and schema fingerprint, the
 // alignment of 8-byte vectors (which the verifier leaves out), and that EncodePlan of the content gives the very same
 // bytes. So there is no unknown field, no slack, no aliased table and no second encoding of a plan.

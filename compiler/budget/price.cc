@@ -29,6 +29,16 @@ struct StepCost {
   double seconds = 0;
 };
 
+// By squaring: products alone are the same bits with every library, and prices are part of a plan.
+double Power(double base, uint32_t exponent) {
+  double result = 1;
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 == 1) result *= base;
+    base *= base;
+  }
+  return result;
+}
+
 uint64_t Whole(double number) { return static_cast<uint64_t>(std::llround(number)); }
 
 // Bytes that one rank receives in one collective, by the link they come over.
@@ -139,7 +149,7 @@ class Pricer {
       const uint64_t shared = owned.SharedColumnsOf(at.tp, at.ep);
       const LayerBytes& bytes = BytesOf(index, columns, shared);
       // Tokens select experts evenly and independently: an expert is read when any token selects it.
-      const double active = held * (1 - std::pow(1 - share * mine / held, tokens));
+      const double active = held * (1 - Power(1 - share * mine / held, tokens));
       const double rows = tokens * share * mine;
       price.weight_bytes += layers * (static_cast<double>(bytes.replicated + bytes.shared) +
                                       active * static_cast<double>(bytes.per_expert));

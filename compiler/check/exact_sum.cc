@@ -6,7 +6,11 @@ namespace meshseal::compiler {
 namespace {
 
 // Whole bits that `value` > 0 needs: the exponent of the next power of two.
-int BitsFor(double value) { return static_cast<int>(std::ceil(std::log2(value))); }
+int BitsFor(double value) {
+  int exponent = 0;
+  const double half_or_more = std::frexp(value, &exponent);  // value = half_or_more x 2^exponent
+  return half_or_more == 0.5 ? exponent - 1 : exponent;
+}
 
 }  // namespace
 

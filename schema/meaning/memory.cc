@@ -3,11 +3,11 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "schema/meaning/rules.h"
 #include "schema/meaning/shape_facts.h"
@@ -214,26 +214,69 @@ std::vector<MemoryLines> LinesOf(const Plan& plan) {
   return all;
 }
 
-// Ranks of one device share its memory; ranks of a host's slots share the host's.
-std::pair<uint32_t, uint32_t> SharedBy(const Mesh& mesh, const RankSlot& slot) {
+// What decides a rank's device: ranks of a host's slots share the host.
+std::pair<uint32_t, uint32_t> DeviceOf(const Mesh& mesh, uint32_t rank) {
+  const RankSlot& slot = mesh.rank_slots[rank];
   const bool host = mesh.device_kinds[mesh.nodes[slot.node].device_kind].memory_kind == MemoryKind::kHost;
   return {slot.node, host ? 0 : slot.slot};
 }
 
-Fault CheckRank(uint32_t rank, const RankMemory& found, const RankMemory& given, const MemoryLines& lines,
-                const Size& sessions, const Size& total) {
-  const auto line = [rank](const char* what, uint64_t value, const Size& expected) -> Fault {
-    if (expected.Is(value)) return std::nullopt;
-    return absl::StrCat("rank ", rank, " ", what, " ", value, " bytes, derived are ", expected.Text());
+// What a rank's memory must be; an overflow of a line is in the total, too.
+struct Expected {
+  RankMemory memory;
+  Size sessions = 0;
+  Size total = 0;
+};
+
+Expected ExpectedOf(const Plan& plan, uint32_t rank, const MemoryLines& lines) {
+  const Limits& limits = plan.limits;
+  const DeviceKind& device = plan.mesh.device_kinds[plan.mesh.nodes[plan.mesh.rank_slots[rank].node].device_kind];
+  const uint64_t left = device.memory_bytes - std::min(device.memory_bytes, limits.headroom_bytes);
+  Expected expected;
+  expected.sessions = Size(limits.sessions) * limits.per_session_bytes;
+  RankMemory& memory = expected.memory;
+  memory.weights = lines.weights.value().value_or(0);
+  memory.other = lines.other.value().value_or(0);
+  memory.repacked = limits.repacked_bytes;
+  memory.staging = lines.staging.value().value_or(0);
+  memory.decode_work = lines.decode_work.value().value_or(0);
+  memory.prefill_work = lines.prefill_work.value().value_or(0);
+  memory.collective = lines.collective.value().value_or(0);
+  memory.communicator = GroupSize(plan.degrees) > 1 ? device.communicator_bytes : 0;
+  memory.capture = limits.capture_bytes;
+  memory.sessions = expected.sessions.value().value_or(0);
+  memory.budget = std::min(left, device.usable_bytes);
+  expected.total = lines.weights + lines.other + memory.repacked +
+                   lines.staging.OrMore(lines.decode_work).OrMore(lines.prefill_work) + lines.collective +
+                   memory.communicator + memory.capture + expected.sessions;
+  memory.total = expected.total.value().value_or(0);
+  return expected;
+}
+
+// The line of `found` that is not as expected.
+Fault Differs(uint32_t rank, const RankMemory& found, const MemoryLines& lines, const Expected& expected) {
+  const auto line = [rank](const char* what, uint64_t value, const Size& derived) -> Fault {
+    if (derived.Is(value)) return std::nullopt;
+    return absl::StrCat("rank ", rank, " ", what, " ", value, " bytes, derived are ", derived.Text());
   };
+  const RankMemory& e = expected.memory;
   return FirstOf({line("weights", found.weights, lines.weights), line("other weights", found.other, lines.other),
-                  line("repacked", found.repacked, given.repacked), line("staging", found.staging, lines.staging),
+                  line("repacked", found.repacked, e.repacked), line("staging", found.staging, lines.staging),
                   line("decode work", found.decode_work, lines.decode_work),
                   line("prefill work", found.prefill_work, lines.prefill_work),
                   line("collective", found.collective, lines.collective),
-                  line("communicator", found.communicator, given.communicator),
-                  line("capture", found.capture, given.capture), line("sessions", found.sessions, sessions),
-                  line("total", found.total, total), line("budget", found.budget, given.budget)});
+                  line("communicator", found.communicator, e.communicator), line("capture", found.capture, e.capture),
+                  line("sessions", found.sessions, expected.sessions), line("total", found.total, expected.total),
+                  line("budget", found.budget, e.budget)});
+}
+
+// The ranks by device, each device's in their order. A plan nearly always has them so already.
+std::vector<uint32_t> ByDevice(const Mesh& mesh) {
+  std::vector<uint32_t> ranks(mesh.rank_slots.size());
+  std::iota(ranks.begin(), ranks.end(), 0u);
+  const auto before = [&mesh](uint32_t a, uint32_t b) { return DeviceOf(mesh, a) < DeviceOf(mesh, b); };
+  if (!std::is_sorted(ranks.begin(), ranks.end(), before)) std::stable_sort(ranks.begin(), ranks.end(), before);
+  return ranks;
 }
 
 }  // namespace
@@ -243,30 +286,22 @@ Fault MemoryAddsUp(const Plan& plan, const SealFacts&) {
     return absl::StrCat(plan.memory.size(), " ranks have a memory plan, the world has ", plan.mesh.rank_slots.size());
   }
   const std::vector<MemoryLines> all_lines = LinesOf(plan);
-  const Limits& limits = plan.limits;
-  const Size sessions = Size(limits.sessions) * limits.per_session_bytes;
-  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, Size> used;
-  used.reserve(plan.memory.size());
   for (uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
-    const MemoryLines& lines = all_lines[rank % all_lines.size()];  // dp varies slowest, and changes nothing
-    const RankSlot& slot = plan.mesh.rank_slots[rank];
-    const DeviceKind& device = plan.mesh.device_kinds[plan.mesh.nodes[slot.node].device_kind];
-    const uint64_t left = device.memory_bytes - std::min(device.memory_bytes, limits.headroom_bytes);
-    RankMemory given;  // the lines that stand elsewhere in the plan
-    given.repacked = limits.repacked_bytes;
-    given.communicator = GroupSize(plan.degrees) > 1 ? device.communicator_bytes : 0;
-    given.capture = limits.capture_bytes;
-    given.budget = std::min(left, device.usable_bytes);
-    const Size total = lines.weights + lines.other + given.repacked +
-                       lines.staging.OrMore(lines.decode_work).OrMore(lines.prefill_work) + lines.collective +
-                       given.communicator + given.capture + sessions;
-    if (Fault fault = CheckRank(rank, plan.memory[rank], given, lines, sessions, total)) return fault;
-    Size& sum = used.try_emplace(SharedBy(plan.mesh, slot), 0).first->second;
-    sum = sum + total;
-    if (!sum.value().has_value() || *sum.value() > given.budget) {
-      return absl::StrCat("the ranks on the device of rank ", rank, " need ", sum.Text(), " bytes, its budget is ",
-                          given.budget);
-    }
+    // dp varies slowest, and changes nothing.
+    const MemoryLines& lines = all_lines[rank % all_lines.size()];
+    const Expected expected = ExpectedOf(plan, rank, lines);
+    if (expected.total.value().has_value() && plan.memory[rank] == expected.memory) continue;
+    return Differs(rank, plan.memory[rank], lines, expected);
+  }
+  Size sum = 0;
+  const std::vector<uint32_t> ranks = ByDevice(plan.mesh);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const RankMemory& memory = plan.memory[ranks[i]];
+    const bool same_device = i > 0 && DeviceOf(plan.mesh, ranks[i]) == DeviceOf(plan.mesh, ranks[i - 1]);
+    sum = same_device ? sum + memory.total : Size(memory.total);
+    if (sum.value().has_value() && *sum.value() <= memory.budget) continue;
+    return absl::StrCat("the ranks on the device of rank ", ranks[i], " need ", sum.Text(), " bytes, its budget is ",
+                        memory.budget);
   }
   return std::nullopt;
 }

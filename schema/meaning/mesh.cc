@@ -1,12 +1,13 @@
 // Rules on degrees, devices, ranks, slots, pipeline stages, limits and heads.
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -102,17 +103,25 @@ Fault RanksHaveSlots(const Plan& plan, const SealFacts&) {
                           mesh.device_kinds.size());
     }
   }
-  absl::flat_hash_set<std::pair<uint32_t, uint32_t>> taken;
-  taken.reserve(mesh.rank_slots.size());
   for (size_t rank = 0; rank < mesh.rank_slots.size(); ++rank) {
     const RankSlot& slot = mesh.rank_slots[rank];
-    if (slot.node >= mesh.nodes.size() || slot.slot >= mesh.nodes[slot.node].slots) {
-      return absl::StrCat("rank ", rank, " sits on node ", slot.node, " slot ", slot.slot, ", which does not exist");
-    }
-    if (!taken.emplace(slot.node, slot.slot).second && !mesh.emulated) {
-      return absl::StrCat("rank ", rank, " shares node ", slot.node, " slot ", slot.slot,
-                          " with another rank and the mesh is not emulated");
-    }
+    if (slot.node < mesh.nodes.size() && slot.slot < mesh.nodes[slot.node].slots) continue;
+    return absl::StrCat("rank ", rank, " sits on node ", slot.node, " slot ", slot.slot, ", which does not exist");
+  }
+  if (mesh.emulated) return std::nullopt;
+  // A plan nearly always has its ranks in the order of their slots.
+  std::vector<uint32_t> ranks(mesh.rank_slots.size());
+  std::iota(ranks.begin(), ranks.end(), 0u);
+  const auto slot_of = [&mesh](uint32_t rank) {
+    return std::make_pair(mesh.rank_slots[rank].node, mesh.rank_slots[rank].slot);
+  };
+  const auto before = [&](uint32_t a, uint32_t b) { return slot_of(a) < slot_of(b); };
+  if (!std::is_sorted(ranks.begin(), ranks.end(), before)) std::stable_sort(ranks.begin(), ranks.end(), before);
+  for (size_t i = 1; i < ranks.size(); ++i) {
+    if (slot_of(ranks[i]) != slot_of(ranks[i - 1])) continue;
+    const RankSlot& slot = mesh.rank_slots[ranks[i]];
+    return absl::StrCat("rank ", ranks[i], " shares node ", slot.node, " slot ", slot.slot,
+                        " with another rank and the mesh is not emulated");
   }
   return std::nullopt;
 }

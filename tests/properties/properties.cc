@@ -240,6 +240,7 @@ void Reassemble(const RandomDeployment& random, const LayerClass& c, const Decla
   Bytes again(file.size(), 0);
   std::vector<uint8_t> writers(file.size(), 0);
   uint64_t shard_bytes = 0;
+  std::vector<Bytes> shards;  // per rank, tp-major
   for (uint32_t t = 0; t < tp; ++t) {
     for (uint32_t e = 0; e < ep; ++e) {
       Run columns;
@@ -271,6 +272,7 @@ void Reassemble(const RandomDeployment& random, const LayerClass& c, const Decla
         }
       }
       if (at != shard.size()) faults.push_back(absl::StrCat(what, ": a shard has bytes left"));
+      shards.push_back(std::move(shard));
     }
   }
   coverage.reassembled_bytes += file.size();
@@ -288,6 +290,13 @@ void Reassemble(const RandomDeployment& random, const LayerClass& c, const Decla
     }
   }
   Expect(shard_bytes, ReplicatedBytes(random, kind, array), absl::StrCat(what, ", bytes of all shards"), faults);
+  // Shards of two tp ranks have the same size; in each other's place they are noticed.
+  const Bytes& first = shards.front();
+  const Bytes& last_tp = shards[size_t{tp - 1} * ep];
+  if (array.division == Division::kExpertColumns && tp > 1 && first.size() == last_tp.size()) {
+    ++coverage.swapped_shards;
+    ExpectThat(first != last_tp, absl::StrCat(what, ": the shards of two ranks are the same"), faults);
+  }
   // Halves, cut as if they were one matrix, give ranks rows that are not theirs.
   const bool halves = array.rows == StoredArray::Rows::kHalves && array.division == Division::kExpertColumns;
   if (!halves || tp == 1 || array.cell_columns > 1) return;

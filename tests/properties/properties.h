@@ -18,6 +18,7 @@ using Faults = std::vector<std::string>;
 struct Coverage {
   uint64_t reassembled_bytes = 0;
   uint64_t naive_cuts = 0;       // of halves of a fused tensor, each unlike the true cut
+  uint64_t swapped_shards = 0;   // of two ranks, of one size and told apart
   uint64_t routes = 0;           // routed through the owners
   uint64_t exhausted = 0;        // programs whose every route was tried
   uint64_t full_capacities = 0;  // reached by a route: one tile less would not do

@@ -113,6 +113,7 @@ TEST_P(RandomDeployments, CompileAndHoldEveryProperty) {
   const uint64_t cases = kCases / kBlocks;
   EXPECT_GE(coverage.reassembled_bytes, cases << 12);
   EXPECT_GE(coverage.naive_cuts, cases / 30);
+  EXPECT_GE(coverage.swapped_shards, cases / 10);
   EXPECT_GE(coverage.routes, cases * 5);
   EXPECT_GE(coverage.exhausted, cases / 10);
   EXPECT_GE(coverage.full_capacities, cases / 2);
