@@ -112,8 +112,8 @@ TEST_P(RandomDeployments, CompileAndHoldEveryProperty) {
   if (reports > 0) return;
   const uint64_t cases = kCases / kBlocks;
   EXPECT_GE(coverage.reassembled_bytes, cases << 12);
-  EXPECT_GE(coverage.naive_cuts, cases / 30);
-  EXPECT_GE(coverage.swapped_shards, cases / 10);
+  EXPECT_GE(coverage.naive_cuts, cases / 100);  // in fewer cases there may be none
+  EXPECT_GE(coverage.swapped_shards, cases / 20);
   EXPECT_GE(coverage.routes, cases * 5);
   EXPECT_GE(coverage.exhausted, cases / 10);
   EXPECT_GE(coverage.full_capacities, cases / 2);
