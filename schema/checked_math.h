@@ -21,6 +21,9 @@ inline std::optional<uint64_t> CheckedMul(uint64_t a, uint64_t b) {
   return product;
 }
 
+// Rounded up; `b` is not 0.
+constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
+
 }  // namespace meshseal
 
 #endif  // MESHSEAL_SCHEMA_CHECKED_MATH_H_

@@ -8,8 +8,6 @@
 namespace meshseal {
 namespace {
 
-uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
-
 std::optional<uint64_t> Add(std::optional<uint64_t> a, std::optional<uint64_t> b) {
   return a.has_value() && b.has_value() ? CheckedAdd(*a, *b) : std::nullopt;
 }

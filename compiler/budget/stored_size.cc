@@ -5,11 +5,6 @@
 #include "schema/dtype.h"
 
 namespace meshseal::compiler {
-namespace {
-
-uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
-
-}  // namespace
 
 uint64_t StoredSize::Keep(std::optional<uint64_t> result) {
   overflowed_ = overflowed_ || !result.has_value();

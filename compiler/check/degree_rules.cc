@@ -11,8 +11,6 @@
 namespace meshseal::compiler::rules {
 namespace {
 
-constexpr uint64_t kMostRanks = 65536;
-
 // Each degree is at most 65536, so the product fits 64 bits.
 uint64_t World(const Deployment& d) { return d.dp.value * d.pp.value * d.tp.value * d.ep.value; }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/check/role.h"
+#include "schema/checked_math.h"
 #include "schema/nearest.h"
 #include "schema/tensor_name.h"
 
@@ -28,8 +29,6 @@ struct Stored {
   DType dtype;
   Shape shape;
 };
-
-uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
 
 // GGUF drops the slowest axes of length 1.
 Shape WithoutLeadingOnes(Shape shape) {

@@ -71,7 +71,6 @@ std::string Beside(const SourceFile& file, const std::string& path) {
 }
 
 constexpr absl::string_view kBalanced = "balanced:";
-constexpr uint64_t kMostRanks = 65536;  // of a degree, as in a deployment
 
 void OverrideDegree(const Override& flag, Span span, Deployment& deployment, Diagnostics& diagnostics) {
   Spanned<uint64_t>* field = flag.field == "dp"   ? &deployment.dp

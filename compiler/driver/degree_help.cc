@@ -17,7 +17,6 @@ namespace meshseal::compiler {
 namespace {
 
 constexpr size_t kMostListed = 6;
-constexpr uint64_t kMostRanks = 65536;
 
 // All (dp, pp, tp, ep) of `world` ranks that hold every rule: those with the dp and pp that were asked for first, then
 // by dp, largest first.

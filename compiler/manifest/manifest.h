@@ -227,6 +227,8 @@ struct RankTokensSpec {
   Spanned<uint64_t> prefill;
 };
 
+inline constexpr uint64_t kMostRanks = 65536;  // of a world, and of each degree
+
 struct Deployment {
   const SourceFile* file = nullptr;
   std::string name;  // the file's base name without its ending

@@ -8,7 +8,6 @@
 namespace meshseal::compiler {
 namespace {
 
-constexpr uint64_t kMostRanks = 65536;
 constexpr uint64_t kMostTokens = uint64_t{1} << 24;
 constexpr uint64_t kMostSessions = uint64_t{1} << 20;
 
