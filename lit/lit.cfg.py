@@ -35,6 +35,7 @@ def substitute(name, value):
 config.meshseal_python = sys.executable  # what was configured may be a slow wrapper of it
 for program in ("meshseal-compile", "meshseal-plan", "meshseal-run", "meshseal"):
     substitute("%" + program, os.path.join(config.meshseal_bin_dir, program))
+substitute("%libmeshseal", os.path.join(config.meshseal_lib_dir, "libmeshseal.so"))
 substitute("%filecheck", config.meshseal_filecheck)
 substitute("%not", config.meshseal_not)
 substitute("%python", config.meshseal_python)
@@ -52,5 +53,6 @@ if config.meshseal_compiler:
 for sanitizer, feature in (("address", "asan"), ("thread", "tsan")):
     if sanitizer in config.meshseal_sanitize.split(","):
         config.available_features.add(feature)
-if shutil.which("clang-format-14"):
-    config.available_features.add("clang-format-14")
+for program in ("clang-format-14", "minisign"):
+    if shutil.which(program):
+        config.available_features.add(program)

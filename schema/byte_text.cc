@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "schema/format_text.h"
 
 namespace meshseal {
 
@@ -17,7 +17,7 @@ std::string ByteText(uint64_t bytes) {
     value /= 1024;
     ++unit;
   }
-  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
+  return FormatText("%.1f %s", value, kUnits[unit]);
 }
 
 }  // namespace meshseal

@@ -9,7 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "schema/folder_names.h"
+#include "schema/format_text.h"
 #include "schema/quoted_name.h"
 #include "schema/reason.h"
 #include "schema/safetensors.h"
@@ -74,15 +75,14 @@ absl::Status RefuseFolder(const std::filesystem::path& folder, absl::Span<const 
 // The names in `folder` that say what kind of checkpoint it is, sorted.
 absl::StatusOr<std::vector<std::string>> WeightsNames(const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::string name = at->path().filename().string();
-    if (absl::EndsWith(name, kSafetensorsSuffix) || absl::EndsWith(name, kGgufSuffix) ||
-        name == kSafetensorsIndexName) {
-      names.push_back(std::move(name));
-    }
+  if (const int error = ListFolder(folder, SIZE_MAX - 1, &names); error != 0) {
+    return RefusePath(folder, std::error_code(error, std::generic_category()));
   }
-  if (error) return RefusePath(folder, error);
+  const auto is_other = [](const std::string& name) {
+    return !absl::EndsWith(name, kSafetensorsSuffix) && !absl::EndsWith(name, kGgufSuffix) &&
+           name != kSafetensorsIndexName;
+  };
+  names.erase(std::remove_if(names.begin(), names.end(), is_other), names.end());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -214,7 +214,7 @@ absl::Status CheckpointListing::ReadGguf(const std::filesystem::path& path) {
   if (count.value_or(0) > 1) {
     return Refuse(Reason::kWeightsFile, absl::StrCat(path.string(), ": key ", QuotedName(kSplitCount), ": is ", *count,
                                                      ", but the file's name is not that of a part (NAME-00001-of-",
-                                                     absl::StrFormat("%05d", *count), ".gguf)"));
+                                                     FormatText("%05d", *count), ".gguf)"));
   }
   metadata_ = file.metadata();
   return Add(path, file.entries());
@@ -230,7 +230,7 @@ absl::Status CheckpointListing::ReadSplitSet(const std::filesystem::path& path) 
   const std::filesystem::path folder = path.parent_path();
   std::optional<uint64_t> total;
   for (uint64_t i = 0; i < part.count; ++i) {
-    files_.push_back(absl::StrFormat("%s-%05d-of-%05d.gguf", part.prefix, i + 1, part.count));
+    files_.push_back(FormatText("%s-%05d-of-%05d.gguf", part.prefix, i + 1, part.count));
     const std::filesystem::path sibling = folder / files_.back();
     MESHSEAL_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(sibling));
     const GgufMetadata& metadata = file.metadata();

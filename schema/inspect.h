@@ -16,13 +16,15 @@
 namespace meshseal {
 
 struct PlanInspection {
-  absl::Status verdict;            // of SealedPlan::Open
+  absl::Status verdict;            // of SealedPlan::Open; kOutOfMemory: nothing was looked at, all else is empty
+  std::optional<Signer> signer;    // of a plan that passes
   std::optional<Gate> refused_at;  // none: the plan passes
   std::string id;                  // 64 digits as the header holds them; empty for a file without a whole header
   std::optional<Plan> plan;        // as far as the payload can be read
 };
 
-PlanInspection InspectPlan(absl::string_view file, const Policy& policy);
+PlanInspection InspectPlan(absl::string_view file, const Policy& policy,
+                           std::optional<absl::string_view> signature = std::nullopt);
 
 // "mark ok, format ok, size ok, digest REFUSED": the gates up to the one that refused.
 std::string GatesText(const PlanInspection& inspection);

@@ -5,14 +5,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "schema/byte_text.h"
+#include "schema/format_text.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
+#include "schema/within_memory.h"
 
 namespace meshseal {
 namespace {
@@ -161,20 +163,22 @@ absl::Status CheckPlain(const SecretFields& fields) {
 
 }  // namespace
 
-std::string KeyIdText(const KeyId& id) { return absl::StrFormat("%016X", LoadNumber(id.data())); }
+std::string KeyIdText(const KeyId& id) { return FormatText("%016X", LoadNumber(id.data())); }
 
 absl::StatusOr<PublicKey> ParsePublicKey(absl::string_view file) {
-  MESHSEAL_RETURN_IF_ERROR(StartSodium());
-  std::array<uint8_t, kPublicKeyBytes> fields{};
-  MESHSEAL_RETURN_IF_ERROR(DecodeKeyFile(file, kMaxPublicKeyFile, absl::MakeSpan(fields)));
-  MESHSEAL_RETURN_IF_ERROR(CheckTag(fields.data(), kEd25519, "algorithm"));
-  PublicKey key;
-  std::copy_n(fields.begin() + 2, key.id.size(), key.id.begin());
-  std::copy_n(fields.begin() + 10, key.point.size(), key.point.begin());
-  if (crypto_core_ed25519_is_valid_point(key.point.data()) != 1) {
-    return Refuse(Reason::kKeyFormat, "the public key is not one that Ed25519 can have");
-  }
-  return key;
+  return WithinMemory([&]() -> absl::StatusOr<PublicKey> {
+    MESHSEAL_RETURN_IF_ERROR(StartSodium());
+    std::array<uint8_t, kPublicKeyBytes> fields{};
+    MESHSEAL_RETURN_IF_ERROR(DecodeKeyFile(file, kMaxPublicKeyFile, absl::MakeSpan(fields)));
+    MESHSEAL_RETURN_IF_ERROR(CheckTag(fields.data(), kEd25519, "algorithm"));
+    PublicKey key;
+    std::copy_n(fields.begin() + 2, key.id.size(), key.id.begin());
+    std::copy_n(fields.begin() + 10, key.point.size(), key.point.begin());
+    if (crypto_core_ed25519_is_valid_point(key.point.data()) != 1) {
+      return Refuse(Reason::kKeyFormat, "the public key is not one that Ed25519 can have");
+    }
+    return key;
+  });
 }
 
 std::string PublicKeyFile(const PublicKey& key) {
@@ -187,8 +191,9 @@ std::string PublicKeyFile(const PublicKey& key) {
   return text;
 }
 
-SecretText::SecretText(std::string&& text) : text_(text.begin(), text.end()) {
-  sodium_memzero(text.data(), text.size());
+SecretText::SecretText(std::string&& text) {
+  const absl::Cleanup wipe = [&text] { sodium_memzero(text.data(), text.size()); };  // also where memory is short
+  text_.assign(text.begin(), text.end());
 }
 
 SecretText& SecretText::operator=(SecretText&& other) noexcept {
@@ -211,70 +216,77 @@ absl::StatusOr<SecretKey::Pointer> SecretKey::Allocate() {
 }
 
 absl::StatusOr<SecretKey> SecretKey::Generate() {
-  MESHSEAL_ASSIGN_OR_RETURN(Pointer content, Allocate());
-  randombytes_buf(content->id.data(), content->id.size());
-  std::array<uint8_t, crypto_sign_PUBLICKEYBYTES> point{};  // also the second half of the key
-  crypto_sign_keypair(point.data(), content->key.data());
-  return SecretKey(std::move(content));
+  return WithinMemory([&]() -> absl::StatusOr<SecretKey> {
+    MESHSEAL_ASSIGN_OR_RETURN(Pointer content, Allocate());
+    randombytes_buf(content->id.data(), content->id.size());
+    std::array<uint8_t, crypto_sign_PUBLICKEYBYTES> point{};  // also the second half of the key
+    crypto_sign_keypair(point.data(), content->key.data());
+    return SecretKey(std::move(content));
+  });
 }
 
 absl::StatusOr<SecretKey> SecretKey::Parse(absl::string_view file, std::optional<absl::string_view> password) {
-  MESHSEAL_ASSIGN_OR_RETURN(Pointer content, Allocate());
-  SecretFields fields;
-  MESHSEAL_RETURN_IF_ERROR(DecodeKeyFile(file, kMaxSecretKeyFile, fields.span()));
-  MESHSEAL_RETURN_IF_ERROR(CheckTag(fields.at(0), kEd25519, "algorithm"));
-  MESHSEAL_RETURN_IF_ERROR(CheckTag(fields.at(kChecksumKindAt), kBlake2b, "checksum"));
-  if (Holds(fields.at(kDerivationAt), kScrypt)) {
-    if (!password.has_value())
-      return Refuse(Reason::kKeyPassword, "the secret key needs a password, and none is given");
-    MESHSEAL_RETURN_IF_ERROR(Uncover(*password, fields));
-  } else if (Holds(fields.at(kDerivationAt), kNoDerivation)) {
-    if (password.has_value()) return Refuse(Reason::kKeyPassword, "the secret key has no password, and one is given");
-    MESHSEAL_RETURN_IF_ERROR(CheckPlain(fields));
-  } else {
-    return Refuse(Reason::kKeyFormat, absl::StrCat("the key's derivation is ", TagText(fields.at(kDerivationAt)),
-                                                   ", expected 5363 ('Sc') or 0000 (no password)"));
-  }
+  return WithinMemory([&]() -> absl::StatusOr<SecretKey> {
+    MESHSEAL_ASSIGN_OR_RETURN(Pointer content, Allocate());
+    SecretFields fields;
+    MESHSEAL_RETURN_IF_ERROR(DecodeKeyFile(file, kMaxSecretKeyFile, fields.span()));
+    MESHSEAL_RETURN_IF_ERROR(CheckTag(fields.at(0), kEd25519, "algorithm"));
+    MESHSEAL_RETURN_IF_ERROR(CheckTag(fields.at(kChecksumKindAt), kBlake2b, "checksum"));
+    if (Holds(fields.at(kDerivationAt), kScrypt)) {
+      if (!password.has_value())
+        return Refuse(Reason::kKeyPassword, "the secret key needs a password, and none is given");
+      MESHSEAL_RETURN_IF_ERROR(Uncover(*password, fields));
+    } else if (Holds(fields.at(kDerivationAt), kNoDerivation)) {
+      if (password.has_value()) return Refuse(Reason::kKeyPassword, "the secret key has no password, and one is given");
+      MESHSEAL_RETURN_IF_ERROR(CheckPlain(fields));
+    } else {
+      return Refuse(Reason::kKeyFormat, absl::StrCat("the key's derivation is ", TagText(fields.at(kDerivationAt)),
+                                                     ", expected 5363 ('Sc') or 0000 (no password)"));
+    }
 
-  // Signing with halves that do not belong together gives the secret away.
-  std::array<uint8_t, crypto_sign_PUBLICKEYBYTES> point{};
-  WipedBytes<crypto_sign_SECRETKEYBYTES> derived;
-  crypto_sign_seed_keypair(point.data(), derived.at(0), fields.at(kKeyAt));
-  if (sodium_memcmp(derived.at(0), fields.at(kKeyAt), crypto_sign_SECRETKEYBYTES) != 0) {
-    return Refuse(Reason::kKeyFormat, "the public half of the secret key does not belong to it");
-  }
-  std::memcpy(content->id.data(), fields.at(kKeyIdAt), content->id.size());
-  std::memcpy(content->key.data(), fields.at(kKeyAt), content->key.size());
-  return SecretKey(std::move(content));
+    // Signing with halves that do not belong together gives the secret away.
+    std::array<uint8_t, crypto_sign_PUBLICKEYBYTES> point{};
+    WipedBytes<crypto_sign_SECRETKEYBYTES> derived;
+    crypto_sign_seed_keypair(point.data(), derived.at(0), fields.at(kKeyAt));
+    if (sodium_memcmp(derived.at(0), fields.at(kKeyAt), crypto_sign_SECRETKEYBYTES) != 0) {
+      return Refuse(Reason::kKeyFormat, "the public half of the secret key does not belong to it");
+    }
+    std::memcpy(content->id.data(), fields.at(kKeyIdAt), content->id.size());
+    std::memcpy(content->key.data(), fields.at(kKeyAt), content->key.size());
+    return SecretKey(std::move(content));
+  });
 }
 
 absl::StatusOr<SecretText> SecretKey::Write(std::optional<absl::string_view> password, PasswordCost cost) const {
-  SecretFields fields;
-  Put(fields.at(0), kEd25519);
-  Put(fields.at(kDerivationAt), kNoDerivation);
-  Put(fields.at(kChecksumKindAt), kBlake2b);
-  std::memcpy(fields.at(kKeyIdAt), content_->id.data(), content_->id.size());
-  std::memcpy(fields.at(kKeyAt), content_->key.data(), content_->key.size());
-  WipedBytes<kChecksumSize> checksum;
-  ComputeChecksum(fields, checksum);
-  std::memcpy(fields.at(kChecksumAt), checksum.at(0), kChecksumSize);
-  if (password.has_value()) {
-    if (password->empty()) return Refuse(Reason::kKeyPassword, "the password is empty");
-    MESHSEAL_RETURN_IF_ERROR(CheckPassword(*password));
-    const bool sensitive = cost == PasswordCost::kSensitive;
-    Put(fields.at(kDerivationAt), kScrypt);
-    randombytes_buf(fields.at(kSaltAt), kOperationsAt - kSaltAt);
-    StoreNumber(fields.at(kOperationsAt),
-                sensitive ? kMaxOperations : crypto_pwhash_scryptsalsa208sha256_OPSLIMIT_INTERACTIVE);
-    StoreNumber(fields.at(kMemoryAt), sensitive ? kMaxMemory : crypto_pwhash_scryptsalsa208sha256_MEMLIMIT_INTERACTIVE);
-    MESHSEAL_RETURN_IF_ERROR(Mask(*password, fields));
-  }
-  std::string text;
-  text.reserve(kMaxSecretKeyFile);  // never moved while it grows
-  absl::StrAppend(&text, kUntrustedCommentPrefix, "minisign ", password.has_value() ? "encrypted " : "",
-                  "secret key\n");
-  AppendBase64Line(fields.span(), text);
-  return SecretText(std::move(text));
+  return WithinMemory([&]() -> absl::StatusOr<SecretText> {
+    SecretFields fields;
+    Put(fields.at(0), kEd25519);
+    Put(fields.at(kDerivationAt), kNoDerivation);
+    Put(fields.at(kChecksumKindAt), kBlake2b);
+    std::memcpy(fields.at(kKeyIdAt), content_->id.data(), content_->id.size());
+    std::memcpy(fields.at(kKeyAt), content_->key.data(), content_->key.size());
+    WipedBytes<kChecksumSize> checksum;
+    ComputeChecksum(fields, checksum);
+    std::memcpy(fields.at(kChecksumAt), checksum.at(0), kChecksumSize);
+    if (password.has_value()) {
+      if (password->empty()) return Refuse(Reason::kKeyPassword, "the password is empty");
+      MESHSEAL_RETURN_IF_ERROR(CheckPassword(*password));
+      const bool sensitive = cost == PasswordCost::kSensitive;
+      Put(fields.at(kDerivationAt), kScrypt);
+      randombytes_buf(fields.at(kSaltAt), kOperationsAt - kSaltAt);
+      StoreNumber(fields.at(kOperationsAt),
+                  sensitive ? kMaxOperations : crypto_pwhash_scryptsalsa208sha256_OPSLIMIT_INTERACTIVE);
+      StoreNumber(fields.at(kMemoryAt),
+                  sensitive ? kMaxMemory : crypto_pwhash_scryptsalsa208sha256_MEMLIMIT_INTERACTIVE);
+      MESHSEAL_RETURN_IF_ERROR(Mask(*password, fields));
+    }
+    std::string text;
+    text.reserve(kMaxSecretKeyFile);  // never moved while it grows
+    absl::StrAppend(&text, kUntrustedCommentPrefix, "minisign ", password.has_value() ? "encrypted " : "",
+                    "secret key\n");
+    AppendBase64Line(fields.span(), text);
+    return SecretText(std::move(text));
+  });
 }
 
 PublicKey SecretKey::public_key() const {

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
+#include "schema/within_memory.h"
 
 namespace meshseal {
 namespace {
@@ -66,56 +67,62 @@ absl::Status CheckAlgorithm(absl::string_view algorithm) {
 
 absl::StatusOr<std::string> SignDetached(absl::string_view file, const SecretKey& key,
                                          absl::string_view trusted_comment) {
-  MESHSEAL_RETURN_IF_ERROR(
-      CheckComment(trusted_comment, "trusted comment", kMaxTrustedComment, Reason::kSignatureComment));
-  const PublicKey public_key = key.public_key();
-  const Ed25519Signature signature = key.Sign(HashOf(file));
-  std::array<uint8_t, kSignatureBytes> fields{};
-  auto end = std::copy(kPrehashed.begin(), kPrehashed.end(), fields.begin());
-  end = std::copy(public_key.id.begin(), public_key.id.end(), end);
-  std::copy(signature.begin(), signature.end(), end);
+  return WithinMemory([&]() -> absl::StatusOr<std::string> {
+    MESHSEAL_RETURN_IF_ERROR(
+        CheckComment(trusted_comment, "trusted comment", kMaxTrustedComment, Reason::kSignatureComment));
+    const PublicKey public_key = key.public_key();
+    const Ed25519Signature signature = key.Sign(HashOf(file));
+    std::array<uint8_t, kSignatureBytes> fields{};
+    auto end = std::copy(kPrehashed.begin(), kPrehashed.end(), fields.begin());
+    end = std::copy(public_key.id.begin(), public_key.id.end(), end);
+    std::copy(signature.begin(), signature.end(), end);
 
-  std::string text = absl::StrCat(kUntrustedCommentPrefix, "signature by key ", KeyIdText(public_key.id), "\n");
-  AppendBase64Line(fields, text);
-  absl::StrAppend(&text, kTrustedCommentPrefix, trusted_comment, "\n");
-  AppendBase64Line(key.Sign(GlobalMessage(signature, trusted_comment)), text);
-  return text;
+    std::string text = absl::StrCat(kUntrustedCommentPrefix, "signature by key ", KeyIdText(public_key.id), "\n");
+    AppendBase64Line(fields, text);
+    absl::StrAppend(&text, kTrustedCommentPrefix, trusted_comment, "\n");
+    AppendBase64Line(key.Sign(GlobalMessage(signature, trusted_comment)), text);
+    return text;
+  });
 }
 
 absl::StatusOr<DetachedSignature> DetachedSignature::Parse(absl::string_view text) {
-  MESHSEAL_ASSIGN_OR_RETURN(const auto lines, MinisignLines(text, 4, kMaxSignatureFile, Reason::kSignatureFormat));
-  MESHSEAL_RETURN_IF_ERROR(
-      CommentOf(lines[0], 1, kUntrustedCommentPrefix, "untrusted comment", kMaxUntrustedComment).status());
-  std::array<uint8_t, kSignatureBytes> fields{};
-  MESHSEAL_RETURN_IF_ERROR(DecodeBase64Line(lines[1], 2, absl::MakeSpan(fields), Reason::kSignatureFormat));
-  MESHSEAL_RETURN_IF_ERROR(CheckAlgorithm({reinterpret_cast<const char*>(fields.data()), kPrehashed.size()}));
-  MESHSEAL_ASSIGN_OR_RETURN(const absl::string_view trusted_comment,
-                            CommentOf(lines[2], 3, kTrustedCommentPrefix, "trusted comment", kMaxTrustedComment));
-  DetachedSignature parsed;
-  const auto key_id_begin = fields.begin() + kPrehashed.size();
-  std::copy_n(key_id_begin, parsed.key_id_.size(), parsed.key_id_.begin());
-  std::copy(key_id_begin + parsed.key_id_.size(), fields.end(), parsed.signature_.begin());
-  parsed.trusted_comment_ = std::string(trusted_comment);
-  MESHSEAL_RETURN_IF_ERROR(
-      DecodeBase64Line(lines[3], 4, absl::MakeSpan(parsed.global_signature_), Reason::kSignatureFormat));
-  return parsed;
+  return WithinMemory([&]() -> absl::StatusOr<DetachedSignature> {
+    MESHSEAL_ASSIGN_OR_RETURN(const auto lines, MinisignLines(text, 4, kMaxSignatureFile, Reason::kSignatureFormat));
+    MESHSEAL_RETURN_IF_ERROR(
+        CommentOf(lines[0], 1, kUntrustedCommentPrefix, "untrusted comment", kMaxUntrustedComment).status());
+    std::array<uint8_t, kSignatureBytes> fields{};
+    MESHSEAL_RETURN_IF_ERROR(DecodeBase64Line(lines[1], 2, absl::MakeSpan(fields), Reason::kSignatureFormat));
+    MESHSEAL_RETURN_IF_ERROR(CheckAlgorithm({reinterpret_cast<const char*>(fields.data()), kPrehashed.size()}));
+    MESHSEAL_ASSIGN_OR_RETURN(const absl::string_view trusted_comment,
+                              CommentOf(lines[2], 3, kTrustedCommentPrefix, "trusted comment", kMaxTrustedComment));
+    DetachedSignature parsed;
+    const auto key_id_begin = fields.begin() + kPrehashed.size();
+    std::copy_n(key_id_begin, parsed.key_id_.size(), parsed.key_id_.begin());
+    std::copy(key_id_begin + parsed.key_id_.size(), fields.end(), parsed.signature_.begin());
+    parsed.trusted_comment_ = std::string(trusted_comment);
+    MESHSEAL_RETURN_IF_ERROR(
+        DecodeBase64Line(lines[3], 4, absl::MakeSpan(parsed.global_signature_), Reason::kSignatureFormat));
+    return parsed;
+  });
 }
 
 absl::StatusOr<std::string> DetachedSignature::Verify(absl::string_view file, const PublicKey& key) const {
-  MESHSEAL_RETURN_IF_ERROR(StartSodium());
-  if (key_id_ != key.id) {
-    return Refuse(Reason::kSignatureKey,
-                  absl::StrCat("the signature is by key ", KeyIdText(key_id_), ", not by key ", KeyIdText(key.id)));
-  }
-  if (!Signed(HashOf(file), signature_, key)) {
-    return Refuse(Reason::kSignatureBytes,
-                  absl::StrCat("the signature is not one of key ", KeyIdText(key.id), " over the bytes of this file"));
-  }
-  if (!Signed(GlobalMessage(signature_, trusted_comment_), global_signature_, key)) {
-    return Refuse(Reason::kSignatureTrustedComment,
-                  absl::StrCat("the trusted comment is not signed by key ", KeyIdText(key.id)));
-  }
-  return trusted_comment_;
+  return WithinMemory([&]() -> absl::StatusOr<std::string> {
+    MESHSEAL_RETURN_IF_ERROR(StartSodium());
+    if (key_id_ != key.id) {
+      return Refuse(Reason::kSignatureKey,
+                    absl::StrCat("the signature is by key ", KeyIdText(key_id_), ", not by key ", KeyIdText(key.id)));
+    }
+    if (!Signed(HashOf(file), signature_, key)) {
+      return Refuse(Reason::kSignatureBytes, absl::StrCat("the signature is not one of key ", KeyIdText(key.id),
+                                                          " over the bytes of this file"));
+    }
+    if (!Signed(GlobalMessage(signature_, trusted_comment_), global_signature_, key)) {
+      return Refuse(Reason::kSignatureTrustedComment,
+                    absl::StrCat("the trusted comment is not signed by key ", KeyIdText(key.id)));
+    }
+    return trusted_comment_;
+  });
 }
 
 }  // namespace meshseal

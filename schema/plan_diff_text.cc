@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "schema/byte_text.h"
+#include "schema/format_text.h"
 #include "schema/memory_lines.h"
 #include "schema/plan_words.h"
 
@@ -54,7 +54,7 @@ void AppendChanges(absl::string_view title, const FieldChanges& changes, std::st
   absl::StrAppend(text, title, "\n");
   for (size_t i = 0; i < changes.size() && i < kMostLines; ++i) {
     const FieldChange& change = changes[i];
-    absl::StrAppendFormat(text, "  %-28s %s -> %s\n", Shown(change.field), Shown(change.a), Shown(change.b));
+    AppendFormat(text, "  %-28s %s -> %s\n", Shown(change.field), Shown(change.a), Shown(change.b));
   }
   if (changes.size() > kMostLines) absl::StrAppend(text, MoreText(changes.size() - kMostLines, "fields"));
 }

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "schema/byte_text.h"
+#include "schema/format_text.h"
 #include "schema/plan_text_parts.h"
 #include "schema/plan_words.h"
 
@@ -117,7 +117,7 @@ std::string TimeText(uint64_t nanoseconds) {
     value /= 1000;
     ++unit;
   }
-  return absl::StrFormat("%.*f %s", value < 10 ? 2 : value < 100 ? 1 : 0, value, kUnits[unit]);
+  return FormatText("%.*f %s", value < 10 ? 2 : value < 100 ? 1 : 0, value, kUnits[unit]);
 }
 
 // Floating-point operations with one digit after the point.
@@ -129,7 +129,7 @@ std::string OperationsText(uint64_t operations) {
     value /= 1000;
     ++unit;
   }
-  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
+  return FormatText("%.1f %s", value, kUnits[unit]);
 }
 
 }  // namespace

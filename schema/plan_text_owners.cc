@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "schema/byte_text.h"
 #include "schema/checked_math.h"
+#include "schema/format_text.h"
 #include "schema/plan_text.h"
 #include "schema/plan_text_parts.h"
 #include "schema/plan_words.h"
@@ -28,7 +28,7 @@ std::string LoadText(const Plan& plan, const LoadBalance& load) {
   for (const uint64_t slots : load.slots) sum += slots;  // of a refused plan any sum
   const double mean = static_cast<double>(sum) / std::max(plan.degrees.ep, 1u);
   const auto times = [mean](uint64_t slots) {
-    return mean == 0 ? std::string("?") : absl::StrFormat("%.2fx", static_cast<double>(slots) / mean);
+    return mean == 0 ? std::string("?") : FormatText("%.2fx", static_cast<double>(slots) / mean);
   };
   return absl::StrCat(sum, " slots measured; busiest rank ", times(load.busiest_contiguous),
                       " the mean when contiguous, ", times(load.busiest), " as placed");

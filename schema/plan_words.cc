@@ -5,8 +5,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "schema/format_text.h"
 #include "schema/step.h"
 
 namespace meshseal {
@@ -17,7 +17,7 @@ template <class T, class Parse>
 std::string ShortestText(T value, int most_digits, Parse parse) {
   std::string text;
   for (int digits = 6; digits <= most_digits; ++digits) {
-    text = absl::StrFormat("%.*g", digits, value);
+    text = FormatText("%.*g", digits, value);
     T read = 0;
     if (parse(text, &read) && read == value) break;
   }

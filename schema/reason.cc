@@ -51,7 +51,10 @@ std::optional<Reason> ReasonOf(const absl::Status& status) {
     if (auto payload = status.GetPayload(kPayloadUrl); payload.has_value()) return *payload;
     return std::nullopt;
   }();
-  if (!slug.has_value()) return std::nullopt;
+  if (!slug.has_value()) {
+    if (status.code() == absl::StatusCode::kResourceExhausted) return Reason::kOutOfMemory;
+    return std::nullopt;
+  }
   for (const ReasonRow& row : kReasons) {
     if (*slug == row.slug) return row.reason;
   }

@@ -30,7 +30,10 @@ const ReasonRow& RowOf(Reason reason);
 // A status that carries `reason`; `text` says where, what was found and what was expected.
 absl::Status Refuse(Reason reason, absl::string_view text);
 
-// The reason a status carries; nothing for a status that was not made by Refuse.
+// kOutOfMemory, made without taking memory, hence without text.
+inline absl::Status OutOfMemory() { return absl::Status(absl::StatusCode::kResourceExhausted, ""); }
+
+// The reason a status carries; nothing for a status that was made by neither of these. Takes no memory.
 std::optional<Reason> ReasonOf(const absl::Status& status);
 
 // The exit code a tool ends with: 0 for OK, the reason's code, 70 for a status without a reason.

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
+#include "schema/uninterrupted.h"
 
 namespace meshseal {
 namespace {
@@ -40,7 +41,9 @@ absl::string_view KindOf(mode_t mode) {
 
 absl::StatusOr<RegularFile> RegularFile::Open(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  RegularFile opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), path.string());
+  RegularFile opened(-1, path.string());
+  opened.descriptor_ =
+      Uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); });
   if (opened.descriptor_ < 0) return RefuseOpen(opened.path_, errno);
   struct stat info = {};
   if (::fstat(opened.descriptor_, &info) != 0) return RefuseOpen(opened.path_, errno);
@@ -83,9 +86,9 @@ absl::Status RegularFile::Read(uint64_t offset, absl::Span<std::byte> out) const
   }
   size_t done = 0;
   while (done < out.size()) {
-    const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    const ssize_t got = Uninterrupted(
+        [&] { return ::pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done)); });
     if (got < 0) {
-      if (errno == EINTR) continue;
       return Refuse(Reason::kWeightsFile, absl::StrCat(path_, ": cannot be read at byte ", offset + done, ": ",
                                                        std::generic_category().message(errno)));
     }

@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "schema/format_text.h"
 #include "schema/quoted_name.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
@@ -301,8 +301,8 @@ absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(absl::string_vie
   const absl::string_view json = header.substr(0, header.find_last_not_of(' ') + 1);
   if (json.back() != '}') {
     return Refuse(Reason::kWeightsHeader,
-                  absl::StrFormat("%s: the header ends with byte 0x%02x, expected '}' and then only spaces", file,
-                                  static_cast<unsigned char>(json.back())));
+                  FormatText("%s: the header ends with byte 0x%02x, expected '}' and then only spaces", file,
+                             static_cast<unsigned char>(json.back())));
   }
 
   HeaderJson handler(file, json, header_start);

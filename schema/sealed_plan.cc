@@ -1,58 +1,137 @@
 #include "schema/sealed_plan.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
+#include <set>
+#include <system_error>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "schema/meaning/meaning.h"
+#include "schema/minisign_signature.h"
 #include "schema/plan_codec.h"
 #include "schema/reason.h"
+#include "schema/small_file.h"
 #include "schema/status_macros.h"
+#include "schema/within_memory.h"
 
 namespace meshseal {
 namespace {
 
-// The refusal of `gate`, its text led by the gate's name.
+// The refusal of `gate`, its text led by the gate's name. The lack of memory is no refusal of the plan.
 absl::Status At(Gate gate, const absl::Status& refusal) {
-  if (refusal.ok()) return refusal;
+  if (refusal.ok() || ReasonOf(refusal) == Reason::kOutOfMemory) return refusal;
   return Refuse(*ReasonOf(refusal),
                 absl::StrCat("refused at gate '", std::string(GateName(gate)), "': ", std::string(refusal.message())));
 }
 
+std::string KeyText(const TrustedKey& trusted) {
+  return absl::StrCat(trusted.name, " (", KeyIdText(trusted.key.id), ")");
+}
+
+// All keys of a keyring, for a message.
+std::string KeysText(const Keyring& keyring) {
+  return absl::StrJoin(keyring.keys, ", ",
+                       [](std::string* out, const TrustedKey& key) { absl::StrAppend(out, KeyText(key)); });
+}
+
+absl::StatusOr<std::optional<Signer>> CheckSignature(absl::string_view file,
+                                                     const std::optional<std::string>& signature,
+                                                     const Policy& policy) {
+  if (!policy.keyring.has_value()) {
+    if (!policy.require_signature) return std::nullopt;
+    return Refuse(Reason::kKeyring, "a signature is required, but no keyring says which keys are trusted");
+  }
+  if (!signature.has_value()) {
+    return Refuse(Reason::kSignatureMissing, absl::StrCat("no signature, expected one by ", KeysText(*policy.keyring)));
+  }
+  MESHSEAL_ASSIGN_OR_RETURN(const DetachedSignature parsed, DetachedSignature::Parse(*signature));
+  for (const TrustedKey& trusted : policy.keyring->keys) {
+    if (trusted.key.id != parsed.key_id()) continue;
+    MESHSEAL_ASSIGN_OR_RETURN(std::string comment, parsed.Verify(file, trusted.key));
+    return Signer{trusted.name, trusted.key.id, std::move(comment)};
+  }
+  return Refuse(Reason::kUntrustedKey, absl::StrCat("signed by key ", KeyIdText(parsed.key_id()), ", trusted are ",
+                                                    KeysText(*policy.keyring)));
+}
+
+absl::Status CheckSerial(uint64_t serial, uint64_t lowest, absl::string_view where) {
+  if (serial >= lowest) return absl::OkStatus();
+  return Refuse(Reason::kSerialTooLow,
+                absl::StrCat("serial ", serial, ", the lowest one accepted", where, " is ", lowest));
+}
+
+// What the header alone decides.
 absl::Status CheckPolicy(const SealFacts& facts, const Policy& policy) {
+  if (policy.keyring.has_value()) {
+    for (const Sha256Digest& revoked : policy.keyring->revoked_plans) {
+      if (revoked != facts.plan_id) continue;
+      return Refuse(Reason::kRevokedPlan, absl::StrCat("plan id ", HexOf(revoked), " is revoked by the keyring"));
+    }
+  }
   if (policy.pinned_id.has_value() && *policy.pinned_id != facts.plan_id) {
     return Refuse(Reason::kPinnedId,
                   absl::StrCat("plan id ", HexOf(facts.plan_id), ", pinned is ", HexOf(*policy.pinned_id)));
   }
-  if (facts.serial < policy.min_serial) {
-    return Refuse(Reason::kSerialTooLow,
-                  absl::StrCat("serial ", facts.serial, ", the lowest one accepted is ", policy.min_serial));
+  MESHSEAL_RETURN_IF_ERROR(CheckSerial(facts.serial, policy.min_serial, ""));
+  if (!policy.keyring.has_value()) return absl::OkStatus();
+  for (const StreamSerial& row : policy.keyring->min_serials) {
+    if (row.stream != facts.stream) continue;
+    MESHSEAL_RETURN_IF_ERROR(CheckSerial(facts.serial, row.min_serial, " of this deployment"));
   }
   return absl::OkStatus();
 }
 
+// What the content decides, of a plan that passed the other gates: on one host a file is as trustworthy as the host,
+// and over several somebody must vouch for it.
+absl::Status CheckHosts(const Plan& plan, const Policy& policy, bool is_signed) {
+  if (is_signed || policy.pinned_id.has_value() || policy.allow_unsigned_hosts) return absl::OkStatus();
+  std::set<uint32_t> nodes;
+  for (const RankSlot& slot : plan.mesh.rank_slots) nodes.insert(slot.node);
+  if (nodes.size() <= 1) return absl::OkStatus();
+  return Refuse(Reason::kUnsignedHosts,
+                absl::StrCat("a plan for ", nodes.size(),
+                             " hosts that nobody vouches for (--trust, --pin, or --allow-unsigned-hosts)"));
+}
+
 }  // namespace
 
-absl::StatusOr<SealedPlan> SealedPlan::Open(absl::string_view file, const Policy& policy) {
-  const std::string copy(file);
-  MESHSEAL_RETURN_IF_ERROR(At(Gate::kMark, CheckMark(copy)));
-  MESHSEAL_RETURN_IF_ERROR(At(Gate::kFormat, CheckFormat(copy, PayloadType::kPlan)));
-  MESHSEAL_RETURN_IF_ERROR(At(Gate::kSize, CheckSize(copy)));
-  MESHSEAL_RETURN_IF_ERROR(At(Gate::kDigest, CheckDigest(copy)));
-  auto content = std::make_unique<Content>();
-  content->facts = FactsOf(copy);
-  MESHSEAL_RETURN_IF_ERROR(At(Gate::kPolicy, CheckPolicy(content->facts, policy)));
-  absl::StatusOr<Plan> plan = DecodePlan(PayloadOf(copy));
-  MESHSEAL_RETURN_IF_ERROR(At(Gate::kStructure, plan.status()));
-  content->plan = std::move(plan).value();
-  MESHSEAL_RETURN_IF_ERROR(At(Gate::kMeaning, CheckMeaning(content->plan, content->facts)));
-  return SealedPlan(std::move(content));
+struct SealedPlan::Content {
+  SealFacts facts;
+  std::optional<Signer> signer;
+  Plan plan;
+};
+
+SealedPlan::SealedPlan(std::unique_ptr<const Content> content) : content_(std::move(content)) {}
+SealedPlan::SealedPlan(SealedPlan&&) noexcept = default;
+SealedPlan& SealedPlan::operator=(SealedPlan&&) noexcept = default;
+SealedPlan::~SealedPlan() = default;
+
+const Plan& SealedPlan::plan() const { return content_->plan; }
+const Sha256Digest& SealedPlan::id() const { return content_->facts.plan_id; }
+uint64_t SealedPlan::serial() const { return content_->facts.serial; }
+const std::optional<Signer>& SealedPlan::signer() const { return content_->signer; }
+
+absl::StatusOr<SealedPlan> SealedPlan::Open(absl::string_view file, const Policy& policy,
+                                            std::optional<absl::string_view> signature) {
+  return WithinMemory([&]() -> absl::StatusOr<SealedPlan> {
+    const std::string copy(file);
+    std::optional<std::string> signature_copy;
+    if (signature.has_value()) signature_copy.emplace(*signature);
+    MESHSEAL_RETURN_IF_ERROR(At(Gate::kMark, CheckMark(copy)));
+    MESHSEAL_RETURN_IF_ERROR(At(Gate::kFormat, CheckFormat(copy, PayloadType::kPlan)));
+    MESHSEAL_RETURN_IF_ERROR(At(Gate::kSize, CheckSize(copy)));
+    MESHSEAL_RETURN_IF_ERROR(At(Gate::kDigest, CheckDigest(copy)));
+    absl::StatusOr<std::optional<Signer>> signer = CheckSignature(copy, signature_copy, policy);
+    MESHSEAL_RETURN_IF_ERROR(At(Gate::kSignature, signer.status()));
+    const SealFacts facts = FactsOf(copy);
+    MESHSEAL_RETURN_IF_ERROR(At(Gate::kPolicy, CheckPolicy(facts, policy)));
+    absl::StatusOr<Plan> plan = DecodePlan(PayloadOf(copy));
+    MESHSEAL_RETURN_IF_ERROR(At(Gate::kStructure, plan.status()));
+    MESHSEAL_RETURN_IF_ERROR(At(Gate::kMeaning, CheckMeaning(*plan, facts)));
+    MESHSEAL_RETURN_IF_ERROR(At(Gate::kPolicy, CheckHosts(*plan, policy, signer->has_value())));
+    return SealedPlan(
+        std::unique_ptr<const Content>(new const Content{facts, std::move(signer).value(), std::move(plan).value()}));
+  });
 }
 
 std::optional<Gate> GateOf(const absl::Status& refusal) {
@@ -67,34 +146,31 @@ std::optional<Gate> GateOf(const absl::Status& refusal) {
 }
 
 absl::StatusOr<std::string> ReadPlanFile(const std::filesystem::path& path) {
-  // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": ", std::strerror(errno)));
-  const absl::Cleanup closer = [fd] { close(fd); };
-  struct stat facts {};
-  if (fstat(fd, &facts) != 0) return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": ", std::strerror(errno)));
-  if (!S_ISREG(facts.st_mode)) return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": not a regular file"));
-  const auto size = static_cast<uint64_t>(facts.st_size);
-  if (size > kSealSize + kMaxPayload) {
-    return Refuse(Reason::kPayloadTooLarge,
-                  absl::StrCat(path.string(), ": ", size, " bytes, a plan has at most ", kSealSize + kMaxPayload));
-  }
-  std::string bytes(size, '\0');
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t got = read(fd, bytes.data() + done, bytes.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": ", std::strerror(errno)));
-    if (got == 0) return Refuse(Reason::kUsage, absl::StrCat(path.string(), ": shrank while it was read"));
-    done += static_cast<size_t>(got);
-  }
-  return bytes;
+  return ReadSmallFile(path, "a plan", kSealSize + kMaxPayload, Reason::kPayloadTooLarge);
+}
+
+std::filesystem::path SignaturePathOf(const std::filesystem::path& path) { return path.string() + ".minisig"; }
+
+absl::StatusOr<std::optional<std::string>> ReadSignatureFile(const std::filesystem::path& path) {
+  return WithinMemory([&]() -> absl::StatusOr<std::optional<std::string>> {
+    const std::filesystem::path signature = SignaturePathOf(path);
+    std::error_code error;
+    const std::filesystem::file_status status = std::filesystem::symlink_status(signature, error);
+    if (status.type() == std::filesystem::file_type::not_found) return std::nullopt;
+    MESHSEAL_ASSIGN_OR_RETURN(std::string text,
+                              ReadSmallFile(signature, "a signature", kMaxSignatureFile, Reason::kSignatureFormat));
+    return std::optional<std::string>(std::move(text));
+  });
 }
 
 absl::StatusOr<std::string> SealPlan(const Plan& plan, uint64_t serial) {
-  std::string file = SealPayload(EncodePlan(plan), PayloadType::kPlan, serial, StreamOf(plan.deployment_name));
-  MESHSEAL_RETURN_IF_ERROR(SealedPlan::Open(file, Policy{}).status());
-  return file;
+  return WithinMemory([&]() -> absl::StatusOr<std::string> {
+    std::string file = SealPayload(EncodePlan(plan), PayloadType::kPlan, serial, StreamOf(plan.deployment_name));
+    Policy policy;
+    policy.allow_unsigned_hosts = true;  // nobody can have signed it yet
+    MESHSEAL_RETURN_IF_ERROR(SealedPlan::Open(file, policy).status());
+    return file;
+  });
 }
 
 }  // namespace meshseal

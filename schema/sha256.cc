@@ -2,11 +2,16 @@
 
 #include <openssl/sha.h>
 
+#include <new>
+
 namespace meshseal {
 
 Sha256Digest Sha256(absl::string_view bytes) {
   Sha256Digest digest{};
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
+  // It takes memory for its context, and leaves the digest alone when there is none.
+  if (SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data()) == nullptr) {
+    throw std::bad_alloc();
+  }
   return digest;
 }
 

@@ -14,7 +14,7 @@ namespace meshseal {
 
 using Sha256Digest = std::array<uint8_t, 32>;
 
-// The digest of `bytes`.
+// The digest of `bytes`. std::bad_alloc when OpenSSL gives none: there is no digest that could stand for that.
 Sha256Digest Sha256(absl::string_view bytes);
 
 // 64 lower-case hexadecimal digits.

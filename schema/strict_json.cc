@@ -4,8 +4,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "schema/format_text.h"
 #include "schema/quoted_name.h"
 
 namespace meshseal {
@@ -40,8 +40,8 @@ class CountingIterator {
 absl::Status CheckBeginsObject(Reason reason, absl::string_view file, absl::string_view what, absl::string_view text) {
   if (text.empty()) return Refuse(reason, absl::StrCat(file, ": ", what, " is empty, expected '{'"));
   if (text.front() == '{') return absl::OkStatus();
-  return Refuse(reason, absl::StrFormat("%s: %s begins with byte 0x%02x, expected '{'", file, what,
-                                        static_cast<unsigned char>(text.front())));
+  return Refuse(reason, FormatText("%s: %s begins with byte 0x%02x, expected '{'", file, what,
+                                   static_cast<unsigned char>(text.front())));
 }
 
 absl::Status StrictJson::Parse() {

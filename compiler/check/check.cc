@@ -56,6 +56,17 @@ void AddOnce(Diagnostics found, Diagnostics& diagnostics) {
   }
 }
 
+// The rules over all three documents; whether all hold.
+bool CheckTogether(const Inputs& inputs, Diagnostics& diagnostics) {
+  Diagnostics found;
+  for (const Rule& rule : kRules) {
+    if (rule.deployment != nullptr) rule.deployment(rule.row.slug, inputs, found);
+  }
+  const bool ok = found.ok();
+  AddOnce(std::move(found), diagnostics);
+  return ok;
+}
+
 }  // namespace
 
 absl::Span<const RuleRow> Rules() {
@@ -90,24 +101,24 @@ void CheckMesh(const MeshSpec& mesh, Diagnostics& diagnostics) {
   }
 }
 
-std::optional<CheckedModel> CheckDeployment(Inputs inputs, Diagnostics& diagnostics) {
-  Diagnostics found;
-  for (const Rule& rule : kRules) {
-    if (rule.deployment != nullptr) rule.deployment(rule.row.slug, inputs, found);
-  }
-  const bool ok = found.ok();
-  AddOnce(std::move(found), diagnostics);
-  if (!ok) return std::nullopt;
-  return CheckedModel(std::move(inputs));
-}
-
-std::optional<CheckedModel> Check(Inputs inputs, Diagnostics& diagnostics) {
+std::optional<CheckedDocuments> CheckDocuments(Inputs inputs, Diagnostics& diagnostics) {
   const size_t before = diagnostics.size();
   CheckManifest(inputs.model, diagnostics);
   CheckMesh(inputs.mesh, diagnostics);
-  std::optional<CheckedModel> checked = CheckDeployment(std::move(inputs), diagnostics);
   if (diagnostics.size() != before) return std::nullopt;
-  return checked;
+  return CheckedDocuments(std::move(inputs));
+}
+
+std::optional<CheckedModel> CheckDeployment(CheckedDocuments documents, Diagnostics& diagnostics) {
+  if (!CheckTogether(documents.inputs(), diagnostics)) return std::nullopt;
+  return CheckedModel(std::move(documents));
+}
+
+std::optional<CheckedModel> Check(Inputs inputs, Diagnostics& diagnostics) {
+  std::optional<CheckedDocuments> documents = CheckDocuments(inputs, diagnostics);
+  if (documents.has_value()) return CheckDeployment(*std::move(documents), diagnostics);
+  CheckTogether(inputs, diagnostics);  // all violations are told at once
+  return std::nullopt;
 }
 
 Degrees CheckedModel::degrees() const {

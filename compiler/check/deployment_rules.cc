@@ -1,4 +1,6 @@
 // Rules over a deployment with its model and mesh that no other degrees would mend: limits, reduction, formats, slots.
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -91,6 +93,17 @@ void BasisFitsWeights(absl::string_view rule, const Inputs& inputs, Diagnostics&
   };
   check(inputs.deployment.gate_up_basis, "gate_up", {TensorRole::kGate, TensorRole::kUp, TensorRole::kGateUp});
   check(inputs.deployment.down_basis, "down", {TensorRole::kDown});
+  constexpr TensorRole kWithBasis[] = {TensorRole::kGate, TensorRole::kUp, TensorRole::kGateUp, TensorRole::kDown};
+  for (const LayerGroup& group : inputs.model.groups) {
+    for (const TensorSpec& tensor : group.moe.tensors) {
+      const bool has_basis =
+          std::find(std::begin(kWithBasis), std::end(kWithBasis), tensor.role.value) != std::end(kWithBasis);
+      if (has_basis || !tensor.rotation.has_value()) continue;
+      diagnostics.Error(rule, tensor.rotation->span,
+                        absl::StrCat("tensor '", WordOf(tensor.role.value),
+                                     "' is rotated, and no activation_basis rotates what it is multiplied with"));
+    }
+  }
 }
 
 void ExactSumsFit(absl::string_view rule, const Inputs& inputs, Diagnostics& diagnostics) {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "compiler/budget/memory_plan.h"
 #include "compiler/check/checked_model.h"
 #include "compiler/check/tensor_table.h"
@@ -21,11 +21,15 @@
 #include "compiler/yaml/yaml.h"
 #include "schema/byte_text.h"
 #include "schema/checkpoint_listing.h"
+#include "schema/format_text.h"
 #include "schema/load_profile.h"
 #include "schema/mesh_view.h"
 #include "schema/plan_text.h"
+#include "schema/quoted_name.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
+#include "schema/utf8.h"
+#include "schema/within_memory.h"
 
 namespace meshseal::compiler {
 namespace {
@@ -42,7 +46,19 @@ struct Document {
   std::optional<YamlNode> root;
 };
 
+// The base names of documents go into the plan, where that of the deployment, without its ending, is the plan's name.
+absl::Status CheckFileName(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (name.rfind('.') != 0 && IsUtf8(name) && std::none_of(name.begin(), name.end(), is_control)) {
+    return absl::OkStatus();
+  }
+  return Refuse(Reason::kUsage, absl::StrCat("the file's name ", QuotedName(name),
+                                             " cannot stand in a plan: expected printable text before its ending"));
+}
+
 absl::StatusOr<Document> Open(const std::string& path, CompileResult& result) {
+  MESHSEAL_RETURN_IF_ERROR(CheckFileName(path));
   Document document;
   MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<const SourceFile> file, SourceFile::Read(path));
   document.file = file.get();
@@ -117,7 +133,13 @@ void OverrideWord(const Override& flag, Span span, Deployment& deployment, Diagn
   }
   deployment.placement = {*placement, span};
   deployment.profile = {};
-  if (balanced) deployment.profile = {std::filesystem::absolute(flag.value.substr(kBalanced.size())).string(), span};
+  if (!balanced) return;
+  std::error_code error;
+  const std::filesystem::path profile = std::filesystem::absolute(flag.value.substr(kBalanced.size()), error);
+  if (error) {
+    diagnostics.Error("profile-is-readable", span, absl::StrCat("there is no working directory: ", error.message()));
+  }
+  deployment.profile = {profile.string(), span};
 }
 
 // The flags as a file of their own, so that messages can point at them.
@@ -143,7 +165,12 @@ absl::Status ApplyOverrides(const std::vector<Override>& overrides, Deployment& 
 
 // The load profile that a deployment with balanced experts names.
 void ReadProfile(const Document& document, const Spanned<std::string>& path, CompileResult& result, Inputs& inputs) {
-  absl::StatusOr<LoadProfileFile> file = ReadLoadProfile(Beside(*document.file, path.value));
+  const std::string profile_path = Beside(*document.file, path.value);
+  const auto read = [&profile_path]() -> absl::StatusOr<LoadProfileFile> {
+    MESHSEAL_RETURN_IF_ERROR(CheckFileName(profile_path));
+    return ReadLoadProfile(profile_path);
+  };
+  absl::StatusOr<LoadProfileFile> file = read();
   if (!file.ok()) {
     result.diagnostics.Error("profile-is-readable", path.span, std::string(file.status().message()));
     return;
@@ -188,9 +215,9 @@ std::string PlacementText(const CheckedModel& checked, const Placement& placemen
   for (uint32_t rank = 0; rank < placement.rank_slots().size(); ++rank) {
     const Coordinate at = CoordinateOf(placement.degrees(), rank);
     const RankSlot& slot = placement.rank_slots()[rank];
-    absl::StrAppendFormat(&text, "rank %d (%s) node %s slot %d: layers [%d,%d)", rank, CoordinateText(at),
-                          checked.mesh().nodes[slot.node].name.value, slot.slot,
-                          at.pp == 0 ? 0 : placement.stage_ends()[at.pp - 1], placement.stage_ends()[at.pp]);
+    AppendFormat(&text, "rank %d (%s) node %s slot %d: layers [%d,%d)", rank, CoordinateText(at),
+                 checked.mesh().nodes[slot.node].name.value, slot.slot,
+                 at.pp == 0 ? 0 : placement.stage_ends()[at.pp - 1], placement.stage_ends()[at.pp]);
     for (const ClassPlacement& owned : placement.classes()) {
       std::vector<uint32_t> experts;
       for (uint32_t expert = 0; expert < owned.owners.shards.size(); ++expert) {
@@ -202,8 +229,8 @@ std::string PlacementText(const CheckedModel& checked, const Placement& placemen
       std::sort(experts.begin(), experts.end());
       uint32_t first_column = 0;
       for (uint32_t tp = 0; tp < at.tp; ++tp) first_column += owned.ColumnsOf(tp);
-      absl::StrAppendFormat(&text, " experts %s columns [%d,%d)", RangesText(experts), first_column,
-                            first_column + owned.ColumnsOf(at.tp));
+      AppendFormat(&text, " experts %s columns [%d,%d)", RangesText(experts), first_column,
+                   first_column + owned.ColumnsOf(at.tp));
     }
     text += "\n";
   }
@@ -269,10 +296,9 @@ constexpr size_t kMostLayouts = 16;  // a screenful
 
 // Searches all layouts and sets the deployment to the best one.
 void ChooseLayout(const CompileRequest& request, Inputs& inputs, CompileResult& result) {
-  CheckManifest(inputs.model, result.diagnostics);
-  CheckMesh(inputs.mesh, result.diagnostics);
-  if (!result.diagnostics.ok()) return;
-  const LayoutSearch search = FindLayouts(inputs);
+  const std::optional<CheckedDocuments> documents = CheckDocuments(inputs, result.diagnostics);
+  if (!documents.has_value()) return;
+  const LayoutSearch search = FindLayouts(*documents);
   result.layouts = LayoutText(search, kMostLayouts, request.explain_all);
   const Layout& chosen = search.layouts.front();
   Deployment& d = inputs.deployment;
@@ -296,53 +322,57 @@ std::optional<Stage> StageOf(absl::string_view name) {
 }
 
 absl::StatusOr<CompileResult> Compile(const CompileRequest& request) {
-  CompileResult result;
-  MESHSEAL_ASSIGN_OR_RETURN(const Document document, Open(request.deployment, result));
-  MESHSEAL_ASSIGN_OR_RETURN(std::optional<Inputs> inputs, ReadInputs(document, request, result));
-  if (!inputs.has_value()) return result;
-  if (request.find_layout) ChooseLayout(request, *inputs, result);
-  if (!result.diagnostics.ok()) return result;
-  if (request.stop_after == Stage::kRead) {
-    result.stage_text = absl::StrCat("read ", inputs->deployment.name, ": model ", inputs->model.name.value, ", mesh ",
-                                     inputs->mesh.name.value, "\n");
+  return WithinMemory([&]() -> absl::StatusOr<CompileResult> {
+    CompileResult result;
+    MESHSEAL_ASSIGN_OR_RETURN(const Document document, Open(request.deployment, result));
+    MESHSEAL_ASSIGN_OR_RETURN(std::optional<Inputs> inputs, ReadInputs(document, request, result));
+    if (!inputs.has_value()) return result;
+    if (request.find_layout) ChooseLayout(request, *inputs, result);
+    if (!result.diagnostics.ok()) return result;
+    if (request.stop_after == Stage::kRead) {
+      result.stage_text = absl::StrCat("read ", inputs->deployment.name, ": model ", inputs->model.name.value,
+                                       ", mesh ", inputs->mesh.name.value, "\n");
+      return result;
+    }
+    MESHSEAL_RETURN_IF_ERROR(RunStages(*inputs, request, result));
     return result;
-  }
-  MESHSEAL_RETURN_IF_ERROR(RunStages(*inputs, request, result));
-  return result;
+  });
 }
 
 absl::StatusOr<CompileResult> CheckDocument(const std::string& path, const std::optional<std::string>& weights) {
-  CompileResult result;
-  MESHSEAL_ASSIGN_OR_RETURN(const Document document, Open(path, result));
-  if (!document.root.has_value()) return result;
-  const std::optional<DocumentKind> kind = KindOf(*document.root, result.diagnostics);
-  if (!kind.has_value()) return result;
-  switch (*kind) {
-    case DocumentKind::kModel:
-      if (const auto model = ReadManifest(*document.file, *document.root, result.diagnostics)) {
-        CheckManifest(*model, result.diagnostics);
-        if (!result.diagnostics.ok()) break;
-        MESHSEAL_RETURN_IF_ERROR(CheckFiles(*model, weights, result.diagnostics));
+  return WithinMemory([&]() -> absl::StatusOr<CompileResult> {
+    CompileResult result;
+    MESHSEAL_ASSIGN_OR_RETURN(const Document document, Open(path, result));
+    if (!document.root.has_value()) return result;
+    const std::optional<DocumentKind> kind = KindOf(*document.root, result.diagnostics);
+    if (!kind.has_value()) return result;
+    switch (*kind) {
+      case DocumentKind::kModel:
+        if (const auto model = ReadManifest(*document.file, *document.root, result.diagnostics)) {
+          CheckManifest(*model, result.diagnostics);
+          if (!result.diagnostics.ok()) break;
+          MESHSEAL_RETURN_IF_ERROR(CheckFiles(*model, weights, result.diagnostics));
+        }
+        break;
+      case DocumentKind::kMesh:
+        if (weights.has_value())
+          return Refuse(Reason::kUsage, "--weights is for a model or a deployment, this is a mesh");
+        if (const auto mesh = ReadMesh(*document.file, *document.root, result.diagnostics)) {
+          CheckMesh(*mesh, result.diagnostics);
+        }
+        break;
+      case DocumentKind::kDeployment: {
+        CompileRequest request;
+        request.deployment = path;
+        request.weights = weights;
+        request.stop_after = Stage::kBudget;
+        MESHSEAL_ASSIGN_OR_RETURN(const std::optional<Inputs> inputs, ReadInputs(document, request, result));
+        if (inputs.has_value()) MESHSEAL_RETURN_IF_ERROR(RunStages(*inputs, request, result));
+        break;
       }
-      break;
-    case DocumentKind::kMesh:
-      if (weights.has_value())
-        return Refuse(Reason::kUsage, "--weights is for a model or a deployment, this is a mesh");
-      if (const auto mesh = ReadMesh(*document.file, *document.root, result.diagnostics)) {
-        CheckMesh(*mesh, result.diagnostics);
-      }
-      break;
-    case DocumentKind::kDeployment: {
-      CompileRequest request;
-      request.deployment = path;
-      request.weights = weights;
-      request.stop_after = Stage::kBudget;
-      MESHSEAL_ASSIGN_OR_RETURN(const std::optional<Inputs> inputs, ReadInputs(document, request, result));
-      if (inputs.has_value()) MESHSEAL_RETURN_IF_ERROR(RunStages(*inputs, request, result));
-      break;
     }
-  }
-  return result;
+    return result;
+  });
 }
 
 }  // namespace meshseal::compiler

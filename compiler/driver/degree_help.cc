@@ -20,14 +20,15 @@ constexpr size_t kMostListed = 6;
 
 // All (dp, pp, tp, ep) of `world` ranks that hold every rule: those with the dp and pp that were asked for first, then
 // by dp, largest first.
-std::vector<std::string> LegalDegrees(const Inputs& inputs, uint64_t world) {
+std::vector<std::string> LegalDegrees(const CheckedDocuments& documents, uint64_t world) {
   std::vector<std::string> asked;
   std::vector<std::string> others;
-  Inputs candidate = inputs;
-  Deployment& d = candidate.deployment;
+  const Deployment& as_written = documents.deployment();
+  CheckedDocuments candidate = documents;
+  Deployment& d = candidate.deployment();
   ForAllDegrees(world, d, [&] {
     if (!FindDenseTp(candidate)) return;
-    const bool as_asked = d.dp.value == inputs.deployment.dp.value && d.pp.value == inputs.deployment.pp.value;
+    const bool as_asked = d.dp.value == as_written.dp.value && d.pp.value == as_written.pp.value;
     (as_asked ? asked : others).push_back(DegreesText(d));
   });
   asked.insert(asked.end(), others.begin(), others.end());
@@ -44,16 +45,15 @@ void AddDegreeHelp(const Inputs& inputs, Diagnostics& diagnostics) {
   }
   if (!wanted) return;
   Diagnostics of_documents;
-  CheckManifest(inputs.model, of_documents);
-  CheckMesh(inputs.mesh, of_documents);
-  if (!of_documents.ok()) return;  // no degrees mend those
+  const std::optional<CheckedDocuments> documents = CheckDocuments(inputs, of_documents);
+  if (!documents.has_value()) return;  // no degrees mend those
   // An emulated mesh takes any world from its slots up: keep the one that was asked for.
   const Deployment& d = inputs.deployment;
   const uint64_t asked = d.dp.value * d.pp.value * d.tp.value * d.ep.value;
   const uint64_t slots = inputs.mesh.SlotCount();
   const uint64_t idle = std::min(d.idle.value, slots - 1);
   const uint64_t world = inputs.mesh.emulated.value && asked <= kMostRanks ? std::max(asked, slots) : slots - idle;
-  const std::vector<std::string> legal = LegalDegrees(inputs, world);
+  const std::vector<std::string> legal = LegalDegrees(*documents, world);
   std::string help;
   if (!legal.empty()) {
     const size_t listed = std::min(legal.size(), kMostListed);
@@ -68,7 +68,7 @@ void AddDegreeHelp(const Inputs& inputs, Diagnostics& diagnostics) {
     if (rule == nullptr || !rule->degrees_help) continue;
     error.help = help;
     if (error.rule != "memory-fits") continue;
-    if (!of_memory.has_value()) of_memory = MemoryHelp(inputs);
+    if (!of_memory.has_value()) of_memory = MemoryHelp(*documents);
     if (!of_memory->empty()) absl::StrAppend(&error.help, help.empty() ? "" : "; ", *of_memory);
   }
 }

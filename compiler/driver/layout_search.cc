@@ -5,11 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "compiler/check/checked_model.h"
 #include "compiler/driver/all_degrees.h"
 #include "schema/byte_text.h"
+#include "schema/format_text.h"
 
 namespace meshseal::compiler {
 namespace {
@@ -24,8 +23,8 @@ std::vector<std::string> SlugsOf(const Diagnostics& diagnostics) {
   return slugs;
 }
 
-void Judge(Inputs candidate, Layout& layout, std::string& unpriced) {
-  Deployment& d = candidate.deployment;
+void Judge(CheckedDocuments candidate, Layout& layout, std::string& unpriced) {
+  Deployment& d = candidate.deployment();
   const std::optional<RankTokensSpec> rank_tokens = d.rank_tokens;
   for (const uint64_t dense_tp : Divisors(d.tp.value * d.ep.value)) {
     d.rank_tokens = rank_tokens;
@@ -57,10 +56,10 @@ void Judge(Inputs candidate, Layout& layout, std::string& unpriced) {
 }
 
 // All degrees of `world` ranks.
-std::vector<Layout> LayoutsOf(const Inputs& inputs, uint64_t world, uint64_t idle, std::string& unpriced) {
+std::vector<Layout> LayoutsOf(const CheckedDocuments& documents, uint64_t world, uint64_t idle, std::string& unpriced) {
   std::vector<Layout> layouts;
-  Inputs candidate = inputs;
-  Deployment& d = candidate.deployment;
+  CheckedDocuments candidate = documents;
+  Deployment& d = candidate.deployment();
   d.idle.value = idle;
   ForAllDegrees(world, d, [&] {
     Layout layout;
@@ -83,18 +82,18 @@ double Milliseconds(const StepPrice& price) { return static_cast<double>(price.n
 
 std::string DegreesText(const Layout& layout) {
   const Degrees& d = layout.degrees;
-  return absl::StrFormat("%4d %4d %4d %4d %8d %5d", d.dp, d.pp, d.tp, d.ep, d.dense_tp, layout.idle);
+  return FormatText("%4d %4d %4d %4d %8d %5d", d.dp, d.pp, d.tp, d.ep, d.dense_tp, layout.idle);
 }
 
 }  // namespace
 
-LayoutSearch FindLayouts(const Inputs& inputs) {
+LayoutSearch FindLayouts(const CheckedDocuments& documents) {
   LayoutSearch search;
-  const uint64_t slots = inputs.mesh.SlotCount();
+  const uint64_t slots = documents.mesh().SlotCount();
   const auto legal = [](const Layout& layout) { return layout.refused_by.empty(); };
-  const uint64_t most_idle = inputs.mesh.emulated.value ? 0 : std::min(slots - 1, kMostIdle);
+  const uint64_t most_idle = documents.mesh().emulated.value ? 0 : std::min(slots - 1, kMostIdle);
   for (uint64_t idle = 0; idle <= most_idle; ++idle) {
-    std::vector<Layout> layouts = LayoutsOf(inputs, slots - idle, idle, search.unpriced);
+    std::vector<Layout> layouts = LayoutsOf(documents, slots - idle, idle, search.unpriced);
     const bool found = std::any_of(layouts.begin(), layouts.end(), legal);
     search.layouts.insert(search.layouts.end(), layouts.begin(), layouts.end());
     if (found) break;
@@ -111,13 +110,13 @@ std::string LayoutText(const LayoutSearch& search, size_t most, bool refused) {
   std::string text = "  dp   pp   tp   ep dense.tp  idle  largest rank of its budget   decode step  prefill chunk\n";
   for (size_t i = 0; i < std::min(legal, most); ++i) {
     const Layout& layout = search.layouts[i];
-    absl::StrAppendFormat(&text, "%s  %12s of %10s", DegreesText(layout), ByteText(layout.largest_rank),
-                          ByteText(layout.budget));
+    AppendFormat(&text, "%s  %12s of %10s", DegreesText(layout), ByteText(layout.largest_rank),
+                 ByteText(layout.budget));
     if (layout.price.has_value()) {
-      absl::StrAppendFormat(&text, "  %9.3f ms   %9.3f ms\n", Milliseconds(layout.price->decode),
-                            Milliseconds(layout.price->prefill));
+      AppendFormat(&text, "  %9.3f ms   %9.3f ms\n", Milliseconds(layout.price->decode),
+                   Milliseconds(layout.price->prefill));
     } else {
-      absl::StrAppendFormat(&text, "  %12s   %12s\n", "-", "-");
+      AppendFormat(&text, "  %12s   %12s\n", "-", "-");
     }
   }
   if (legal > most) absl::StrAppend(&text, "and ", legal - most, " more\n");

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/budget/price.h"
-#include "compiler/manifest/manifest.h"
+#include "compiler/check/checked_model.h"
 #include "schema/plan.h"
 
 namespace meshseal::compiler {
@@ -29,9 +29,8 @@ struct LayoutSearch {
 };
 
 // All (dp, pp, tp, ep) that use every slot of the mesh; where none of them holds every rule, those with the fewest idle
-// slots that do, at most 15. dense.tp is tp x ep, or the largest of its divisors that the rules allow. The model and
-// the mesh must hold their own rules.
-LayoutSearch FindLayouts(const Inputs& inputs);
+// slots that do, at most 15. dense.tp is tp x ep, or the largest of its divisors that the rules allow.
+LayoutSearch FindLayouts(const CheckedDocuments& documents);
 
 // The search as a table of at most `most` legal layouts; with `refused`, the others with their rules below it.
 std::string LayoutText(const LayoutSearch& search, size_t most, bool refused);

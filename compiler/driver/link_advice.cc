@@ -44,8 +44,8 @@ IslandsOfGroups CountIslands(const CheckedModel& checked, const Placement& place
 }
 
 // The same world with `times` as many stages of groups that are as much smaller, if it holds every rule.
-bool FindStages(uint64_t times, Inputs& candidate) {
-  Deployment& d = candidate.deployment;
+bool FindStages(uint64_t times, CheckedDocuments& candidate) {
+  Deployment& d = candidate.deployment();
   if (d.stages.has_value()) return false;
   d.pp.value *= times;
   if (d.tp.value % times == 0) {
@@ -64,7 +64,7 @@ void WarnOfSlowLinks(const CheckedModel& checked, const Placement& placement, Di
   const IslandsOfGroups of_groups = CountIslands(checked, placement);
   const uint64_t islands = std::max(of_groups.dense, of_groups.tp);
   if (islands == 1) return;
-  Inputs candidate = {checked.model(), checked.mesh(), checked.deployment(), checked.profile()};
+  CheckedDocuments candidate = checked.documents();
   if (!FindStages(islands, candidate)) return;
   const Manifest& model = checked.model();
   const Deployment& d = checked.deployment();
@@ -82,7 +82,7 @@ void WarnOfSlowLinks(const CheckedModel& checked, const Placement& placement, Di
       .Warning("groups-stay-in-islands", d.parallel_span,
                absl::StrCat("tensor parallelism lies on ", islands, " islands: ", dense_sums + moe_layers,
                             " sums over links between islands and ", ByteText(bytes), " a decode step of one token; ",
-                            DegreesText(candidate.deployment), " needs ", islands - 1, " hand-off",
+                            DegreesText(candidate.deployment()), " needs ", islands - 1, " hand-off",
                             islands == 2 ? "" : "s", " of ", ByteText(hidden * kActivationBytes)))
       .notes.push_back({checked.mesh().between_islands.has_value() ? checked.mesh().between_islands->latency.span
                                                                    : checked.mesh().islands_span,

@@ -12,7 +12,6 @@
 #include "absl/strings/str_join.h"
 #include "compiler/budget/memory_plan.h"
 #include "compiler/budget/stored_size.h"
-#include "compiler/check/checked_model.h"
 #include "compiler/driver/all_degrees.h"
 #include "compiler/placement/placement.h"
 
@@ -22,15 +21,15 @@ namespace {
 constexpr uint64_t kMostTimes = 16;   // of the mesh's own nodes
 constexpr uint64_t kMostWorld = 256;  // ranks that a search tries
 
-bool Fits(const Inputs& candidate) {
+bool Fits(const CheckedDocuments& candidate) {
   Diagnostics diagnostics;
   const std::optional<CheckedModel> checked = CheckDeployment(candidate, diagnostics);
   return checked.has_value() && Budget(*checked, Place(*checked), diagnostics).has_value();
 }
 
 // Whether one replica of `world` ranks fits somehow; the degrees are left in `candidate`.
-bool FindWorld(uint64_t world, Inputs& candidate) {
-  Deployment& d = candidate.deployment;
+bool FindWorld(uint64_t world, CheckedDocuments& candidate) {
+  Deployment& d = candidate.deployment();
   d.dp.value = 1;
   for (const uint64_t pp : Divisors(world)) {
     for (const uint64_t tp : Divisors(world / pp)) {
@@ -65,26 +64,27 @@ MeshSpec Repeated(const MeshSpec& mesh, uint64_t times) {
 }
 
 // A world that is too small for the experts alone is not searched: what they take, over what the largest device has.
-uint64_t FewestRanks(const Inputs& inputs) {
+uint64_t FewestRanks(const CheckedDocuments& documents) {
   StoredSize sizes;
   uint64_t bytes = 0;
-  for (const LayerGroup& group : inputs.model.groups) {
+  for (const LayerGroup& group : documents.model().groups) {
     const uint64_t columns = group.moe.intermediate_size.value;
     const uint64_t layer =
-        sizes.Mul(group.moe.experts.value, sizes.Layer(inputs.model, group.moe, columns, 0).per_expert);
+        sizes.Mul(group.moe.experts.value, sizes.Layer(documents.model(), group.moe, columns, 0).per_expert);
     for (const LayerRange& range : group.layers) bytes = sizes.Add(bytes, sizes.Mul(layer, range.last - range.first));
   }
   uint64_t largest = 1;
-  for (const DeviceKindSpec& kind : inputs.mesh.device_kinds) largest = std::max(largest, kind.usable.value);
+  for (const DeviceKindSpec& kind : documents.mesh().device_kinds) largest = std::max(largest, kind.usable.value);
   return sizes.overflowed() ? kMostWorld + 1 : std::max(uint64_t{1}, bytes / largest);
 }
 
-std::string SmallestWorld(const Inputs& inputs) {
-  if (inputs.mesh.emulated.value || !inputs.mesh.assign.empty()) return "";  // a slot is no amount of memory there
-  Inputs candidate = inputs;
-  Deployment& d = candidate.deployment;
-  const uint64_t slots = inputs.mesh.SlotCount();
-  const uint64_t fewest = FewestRanks(inputs);
+std::string SmallestWorld(const CheckedDocuments& documents) {
+  const MeshSpec& mesh = documents.mesh();
+  if (mesh.emulated.value || !mesh.assign.empty()) return "";  // a slot is no amount of memory there
+  CheckedDocuments candidate = documents;
+  Deployment& d = candidate.deployment();
+  const uint64_t slots = mesh.SlotCount();
+  const uint64_t fewest = FewestRanks(documents);
   for (uint64_t world = fewest; world <= std::min(slots, kMostWorld); ++world) {
     d.idle.value = slots - world;
     if (FindWorld(world, candidate)) {
@@ -94,23 +94,27 @@ std::string SmallestWorld(const Inputs& inputs) {
   d.idle.value = 0;
   for (uint64_t times = 2; times <= kMostTimes && times * slots <= kMostWorld; ++times) {
     if (times * slots < fewest) continue;
-    candidate.mesh = Repeated(inputs.mesh, times);
-    if (FindWorld(times * slots, candidate)) {
+    Inputs inputs = candidate.inputs();
+    inputs.mesh = Repeated(mesh, times);
+    Diagnostics diagnostics;
+    std::optional<CheckedDocuments> repeated = CheckDocuments(std::move(inputs), diagnostics);
+    if (repeated.has_value() && FindWorld(times * slots, *repeated)) {
       return absl::StrCat("no world of this mesh fits; ", times, " times its nodes would, ", times * slots,
-                          " slots: ", DegreesText(d));
+                          " slots: ", DegreesText(repeated->deployment()));
     }
   }
   return "";
 }
 
 // One rank a stage, with layers in proportion to what its device has.
-std::string UnevenStages(const Inputs& inputs) {
-  if (inputs.mesh.emulated.value || !inputs.mesh.assign.empty()) return "";
-  const uint64_t slots = inputs.mesh.SlotCount();
-  const uint64_t layers = inputs.model.layers.value;
+std::string UnevenStages(const CheckedDocuments& documents) {
+  const MeshSpec& mesh = documents.mesh();
+  if (mesh.emulated.value || !mesh.assign.empty()) return "";
+  const uint64_t slots = mesh.SlotCount();
+  const uint64_t layers = documents.model().layers.value;
   std::vector<uint64_t> memory;  // per slot
-  for (size_t node = 0; node < inputs.mesh.nodes.size(); ++node) {
-    memory.insert(memory.end(), inputs.mesh.nodes[node].slots.value, inputs.mesh.KindOfNode(node).usable.value);
+  for (size_t node = 0; node < mesh.nodes.size(); ++node) {
+    memory.insert(memory.end(), mesh.nodes[node].slots.value, mesh.KindOfNode(node).usable.value);
   }
   const bool differ = std::adjacent_find(memory.begin(), memory.end(), std::not_equal_to<>()) != memory.end();
   if (!differ || slots > layers) return "";
@@ -125,8 +129,8 @@ std::string UnevenStages(const Inputs& inputs) {
     stages.push_back(std::min(next, layers) - end);
     end += stages.back();
   }
-  Inputs candidate = inputs;
-  Deployment& d = candidate.deployment;
+  CheckedDocuments candidate = documents;
+  Deployment& d = candidate.deployment();
   d.dp.value = d.tp.value = d.ep.value = 1;
   d.pp.value = slots;
   SetDenseTp(1, d);
@@ -145,8 +149,8 @@ std::string DegreesText(const Deployment& d) {
   return absl::StrCat("dp=", d.dp.value, " pp=", d.pp.value, " tp=", d.tp.value, " ep=", d.ep.value, dense);
 }
 
-bool FindDenseTp(Inputs& candidate) {
-  Deployment& d = candidate.deployment;
+bool FindDenseTp(CheckedDocuments& candidate) {
+  Deployment& d = candidate.deployment();
   const std::optional<RankTokensSpec> rank_tokens = d.rank_tokens;
   for (const uint64_t dense_tp : Divisors(d.tp.value * d.ep.value)) {
     d.rank_tokens = rank_tokens;
@@ -162,9 +166,9 @@ bool FindDenseTp(Inputs& candidate) {
   return false;
 }
 
-std::string MemoryHelp(const Inputs& inputs) {
-  const std::string world = SmallestWorld(inputs);
-  const std::string stages = UnevenStages(inputs);
+std::string MemoryHelp(const CheckedDocuments& documents) {
+  const std::string world = SmallestWorld(documents);
+  const std::string stages = UnevenStages(documents);
   return absl::StrCat(world, !world.empty() && !stages.empty() ? "; " : "", stages);
 }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "compiler/check/checked_model.h"
 #include "compiler/manifest/manifest.h"
 
 namespace meshseal::compiler {
@@ -13,12 +14,12 @@ std::string DegreesText(const Deployment& deployment);
 
 // Whether some dense.tp holds every rule and fits: tp x ep, or else the largest of its divisors that the check stage
 // allows; it is left in `candidate`. A smaller one needs no less memory.
-bool FindDenseTp(Inputs& candidate);
+bool FindDenseTp(CheckedDocuments& candidate);
 
 // The smallest world that fits: of this mesh with idle slots, or else of several times its nodes; and on devices that
 // differ, pipeline stages in proportion to their memory. Everything was tried against every rule. Empty when nothing
-// was found. The model and the mesh must hold their own rules.
-std::string MemoryHelp(const Inputs& inputs);
+// was found.
+std::string MemoryHelp(const CheckedDocuments& documents);
 
 }  // namespace meshseal::compiler
 

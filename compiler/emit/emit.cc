@@ -8,7 +8,7 @@ namespace meshseal::compiler {
 
 absl::StatusOr<std::string> Emit(const PlanDraft& draft, uint64_t serial) {
   absl::StatusOr<std::string> sealed = SealPlan(draft.plan(), serial);
-  if (!sealed.ok()) {
+  if (!sealed.ok() && ReasonOf(sealed.status()) != Reason::kOutOfMemory) {
     return Refuse(Reason::kBug,
                   absl::StrCat("the compiler made a plan that is refused: ", std::string(sealed.status().message())));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -392,6 +393,12 @@ class Binder {
   absl::Status BindLayers() {
     experts_apart_ = quantization_.has_value() && quantization_->TellsExpertsApart();
     const bool look_at_all = !known_.empty() || experts_apart_;
+    const uint64_t experts = std::accumulate(experts_.begin(), experts_.end(), uint64_t{0});
+    if (experts_apart_ && experts > kMostImportedExperts) {
+      return Refuse(Reason::kImport,
+                    absl::StrCat(names_.place, ": ", experts, " experts in all layers together, expected ", "at most ",
+                                 kMostImportedExperts));
+    }
     for (const TensorRow& row : layout_->roles) {
       const bool per_expert = absl::StrContains(row.name, "{expert}");
       std::vector<std::optional<TensorSpec>> specs(layers_.size());

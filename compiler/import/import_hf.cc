@@ -15,6 +15,7 @@
 #include "schema/reason.h"
 #include "schema/safetensors_index.h"
 #include "schema/status_macros.h"
+#include "schema/within_memory.h"
 
 namespace meshseal::compiler {
 namespace {
@@ -40,41 +41,43 @@ std::string BaseName(const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<ImportResult> ImportHf(const std::string& folder, bool config_only) {
-  const std::filesystem::path path(folder);
-  MESHSEAL_ASSIGN_OR_RETURN(const ConfigFields config, ReadJson(path / "config.json"));
-  const std::string base = BaseName(folder);
-  MESHSEAL_ASSIGN_OR_RETURN(ModelFacts facts, ReadHfConfig(config, ModelNameOf(base)));
-  MESHSEAL_ASSIGN_OR_RETURN(const ConfigFields text, TextConfig(config, *facts.family));
-  std::optional<ConfigFields> hf_quant;
-  if (Exists(path / "hf_quant_config.json")) {
-    MESHSEAL_ASSIGN_OR_RETURN(hf_quant, ReadJson(path / "hf_quant_config.json"));
-  }
-  MESHSEAL_ASSIGN_OR_RETURN(const std::optional<Quantization> quantization,
-                            Quantization::Read(*facts.family, config, text, hf_quant));
-  TensorNames names;
-  names.place = folder;
-  std::optional<CheckpointListing> listing;
-  std::optional<SafetensorsIndex> index;
-  if (!config_only) {
-    MESHSEAL_ASSIGN_OR_RETURN(listing, CheckpointListing::Open(path));
-    if (listing->source() != WeightSource::kSafetensors) {
-      return Refuse(Reason::kImport, absl::StrCat(folder, ": holds a GGUF file; `import gguf` reads those"));
+  return WithinMemory([&]() -> absl::StatusOr<ImportResult> {
+    const std::filesystem::path path(folder);
+    MESHSEAL_ASSIGN_OR_RETURN(const ConfigFields config, ReadJson(path / "config.json"));
+    const std::string base = BaseName(folder);
+    MESHSEAL_ASSIGN_OR_RETURN(ModelFacts facts, ReadHfConfig(config, ModelNameOf(base)));
+    MESHSEAL_ASSIGN_OR_RETURN(const ConfigFields text, TextConfig(config, *facts.family));
+    std::optional<ConfigFields> hf_quant;
+    if (Exists(path / "hf_quant_config.json")) {
+      MESHSEAL_ASSIGN_OR_RETURN(hf_quant, ReadJson(path / "hf_quant_config.json"));
     }
-    names.listing = &*listing;
-  } else {
-    if (Exists(path / std::string(kSafetensorsIndexName))) {
-      MESHSEAL_ASSIGN_OR_RETURN(index, ReadSafetensorsIndex(path / std::string(kSafetensorsIndexName)));
-      names.index = &*index;
+    MESHSEAL_ASSIGN_OR_RETURN(const std::optional<Quantization> quantization,
+                              Quantization::Read(*facts.family, config, text, hf_quant));
+    TensorNames names;
+    names.place = folder;
+    std::optional<CheckpointListing> listing;
+    std::optional<SafetensorsIndex> index;
+    if (!config_only) {
+      MESHSEAL_ASSIGN_OR_RETURN(listing, CheckpointListing::Open(path));
+      if (listing->source() != WeightSource::kSafetensors) {
+        return Refuse(Reason::kImport, absl::StrCat(folder, ": holds a GGUF file; `import gguf` reads those"));
+      }
+      names.listing = &*listing;
+    } else {
+      if (Exists(path / std::string(kSafetensorsIndexName))) {
+        MESHSEAL_ASSIGN_OR_RETURN(index, ReadSafetensorsIndex(path / std::string(kSafetensorsIndexName)));
+        names.index = &*index;
+      }
+      facts.assumed = {"other_weights, the size of what is not MoE, is left at 0B",
+                       "dtypes follow from the configuration and the family",
+                       index.has_value() ? "shapes are the family's" : "names and shapes are the family's"};
+      if (facts.family->mtp_from_files && !index.has_value()) {
+        facts.assumed.emplace_back("mtp_layers is left at 0");
+      }
     }
-    facts.assumed = {"other_weights, the size of what is not MoE, is left at 0B",
-                     "dtypes follow from the configuration and the family",
-                     index.has_value() ? "shapes are the family's" : "names and shapes are the family's"};
-    if (facts.family->mtp_from_files && !index.has_value()) {
-      facts.assumed.emplace_back("mtp_layers is left at 0");
-    }
-  }
-  MESHSEAL_RETURN_IF_ERROR(BindTensors(names, quantization, facts));
-  return FinishImport(facts, base, names.listing);
+    MESHSEAL_RETURN_IF_ERROR(BindTensors(names, quantization, facts));
+    return FinishImport(facts, base, names.listing);
+  });
 }
 
 }  // namespace meshseal::compiler

@@ -9,8 +9,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "schema/format_text.h"
 #include "schema/utf8.h"
 
 namespace meshseal::compiler {
@@ -41,7 +41,7 @@ std::string Quoted(absl::string_view text) {
       quoted += text[0];
     } else if (value < 0x20 || (value >= 0x7F && value < 0xA0) || value == 0x2028 || value == 0x2029 ||
                value == 0xFEFF || !point.has_value()) {
-      absl::StrAppendFormat(&quoted, "\\u%04X", static_cast<uint32_t>(value));
+      AppendFormat(&quoted, "\\u%04X", static_cast<uint32_t>(value));
     } else {
       absl::StrAppend(&quoted, text.substr(0, length));
     }

@@ -21,6 +21,7 @@ DeviceKindSpec ReadDeviceKind(const YamlEntry& entry, Diagnostics& diagnostics) 
   TypedFields fields(entry.value, absl::StrCat("mesh.device_kinds.", entry.key), diagnostics);
   DeviceKindSpec kind;
   kind.name = {entry.key, entry.key_span};
+  CheckText(kind.name, "mesh.device_kinds", diagnostics);
   kind.memory = fields.Bytes("memory");
   kind.memory_kind = fields.Term<MemoryKind>("memory_kind");
   kind.usable = kind.memory;

@@ -17,6 +17,18 @@ Spanned<T> At(const YamlNode& node, std::optional<T> value) {
 
 }  // namespace
 
+void CheckText(const Spanned<std::string>& text, absl::string_view name, Diagnostics& diagnostics) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (text.value.empty()) {
+    diagnostics.Error("wrong-kind", text.span, absl::StrCat(name, ": expected text that is not empty"));
+  } else if (std::any_of(text.value.begin(), text.value.end(), is_control)) {
+    diagnostics.Error("wrong-kind", text.span, absl::StrCat(name, ": expected text without control characters"));
+  } else if (text.value.size() > kMostTextBytes) {
+    diagnostics.Error("out-of-range", text.span,
+                      absl::StrCat(name, ": ", text.value.size(), " bytes, expected at most ", kMostTextBytes));
+  }
+}
+
 TypedFields::TypedFields(const YamlNode& map, std::string name, Diagnostics& diagnostics)
     : name_(std::move(name)),
       map_(&map),
@@ -41,9 +53,7 @@ Spanned<double> TypedFields::Number(absl::string_view key) {
 
 Spanned<std::string> TypedFields::TextOf(const YamlNode& node, absl::string_view key) {
   Spanned<std::string> text = At(node, ReadText(node, NameOf(key), *diagnostics_));
-  if (node.scalar() != nullptr && text.value.empty()) {
-    diagnostics_->Error("wrong-kind", node.span(), absl::StrCat(NameOf(key), ": expected text that is not empty"));
-  }
+  if (node.scalar() != nullptr) CheckText(text, NameOf(key), *diagnostics_);
   return text;
 }
 

@@ -3,6 +3,7 @@
 #define MESHSEAL_COMPILER_MANIFEST_TYPED_FIELDS_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -25,6 +26,12 @@ class TypedFields;
 
 template <class E>
 struct Choice;
+
+// Of a name, a path, an identity: what a plan may hold.
+inline constexpr size_t kMostTextBytes = 1024;
+
+// Reports text that is empty, longer than that, or has control characters. `name` leads the message.
+void CheckText(const Spanned<std::string>& text, absl::string_view name, Diagnostics& diagnostics);
 
 // Each getter is for a required key unless it says otherwise. A value that is missing or wrong is reported and comes
 // back as its type's zero; the reader goes on, and the document is given up at its end.

@@ -12,6 +12,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "schema/reason.h"
+#include "schema/uninterrupted.h"
 
 namespace meshseal::compiler {
 namespace {
@@ -42,7 +43,7 @@ absl::StatusOr<std::unique_ptr<const SourceFile>> SourceFile::FromText(std::stri
 absl::StatusOr<std::unique_ptr<const SourceFile>> SourceFile::Read(std::string path) {
   if (path.find('\0') != std::string::npos) return RefuseErrno(path, "cannot be opened", EINVAL);
   // Without O_NONBLOCK, opening a pipe would wait for its writer.
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  const int file = Uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); });
   if (file < 0) return RefuseErrno(path, "cannot be opened", errno);
   const absl::Cleanup close_file = [file] { close(file); };
 
@@ -58,8 +59,7 @@ absl::StatusOr<std::unique_ptr<const SourceFile>> SourceFile::Read(std::string p
   size_t size = 0;
   while (true) {
     if (size == text.size()) text.resize(std::min(text.size() * 2, kMaxSourceBytes + 1));
-    const ssize_t got = read(file, text.data() + size, text.size() - size);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = Uninterrupted([&] { return read(file, text.data() + size, text.size() - size); });
     if (got < 0) return RefuseErrno(path, "cannot be read", errno);
     if (got == 0) break;
     size += static_cast<size_t>(got);

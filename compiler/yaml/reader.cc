@@ -14,10 +14,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "compiler/text/utf8.h"
 #include "compiler/yaml/yaml.h"
+#include "schema/format_text.h"
 #include "schema/utf8.h"
 
 namespace meshseal::compiler {
@@ -63,7 +63,7 @@ std::optional<std::string> WhyNotText(absl::string_view text, absl::string_view 
     return "the file is UTF-16; write it as UTF-8";
   }
   const std::optional<CodePoint> point = FirstCodePoint(rest);
-  if (!point) return absl::StrFormat("byte 0x%02x is not UTF-8", static_cast<uint8_t>(rest[0]));
+  if (!point) return FormatText("byte 0x%02x is not UTF-8", static_cast<uint8_t>(rest[0]));
   const char32_t c = point->value;
   if (c == '\r' && !absl::StartsWith(rest, "\r\n")) return "a carriage return without a line feed is not read";
   if (c == 0xfeff) return "a byte order mark is not read; write the file without one";
@@ -72,7 +72,7 @@ std::optional<std::string> WhyNotText(absl::string_view text, absl::string_view 
   const bool line_separator = c == 0x2028 || c == 0x2029;  // line ends in YAML 1.1 but not in 1.2
   const bool no_character = c == 0xfffe || c == 0xffff;
   if (control || line_separator || no_character) {
-    return absl::StrFormat("control character U+%04X is not read", static_cast<uint32_t>(c));
+    return FormatText("control character U+%04X is not read", static_cast<uint32_t>(c));
   }
   return std::nullopt;
 }

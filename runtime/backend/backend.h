@@ -3,6 +3,8 @@
 // A step writes all of its output that its comment names and nothing else; slot rows of other ranks and
 // padding rows stay as they were. It keeps nothing between calls. It returns a failure instead of an invalid
 // result; the executor then still takes part in the collective, so that no peer waits.
+//
+// Steps are protected: only the executor runs them, and only for a program that was bound from a sealed plan.
 #ifndef MESHSEAL_RUNTIME_BACKEND_BACKEND_H_
 #define MESHSEAL_RUNTIME_BACKEND_BACKEND_H_
 
@@ -17,6 +19,8 @@
 
 namespace meshseal::runtime {
 
+class RankExecutor;
+
 // One object per rank, used by one thread at a time.
 class Backend {
  public:
@@ -24,6 +28,20 @@ class Backend {
 
   // The name a session asks for.
   virtual absl::string_view name() const = 0;
+
+  // Whether B has a virtual for every row of the step table that is executed and not the communicator's.
+  template <class B>
+  static constexpr bool HasEveryStep() {
+    return
+#define MESHSEAL_STEP(Name, value, mnemonic, inputs, outputs, tensors) \
+  (!IsExecuted(StepKind::k##Name) || IsCommunication(StepKind::k##Name) || requires { &B::Name; })&&
+#include "schema/steps.def"
+#undef MESHSEAL_STEP
+        true;
+  }
+
+ protected:
+  friend class RankExecutor;
 
   // Top-k experts and weights of every token, by the router's rule; experts by score descending, index
   // ascending. Reason kNonFinite for a token whose scores are not all finite.
@@ -56,14 +74,7 @@ class Backend {
 };
 
 // A row of the step table that is executed does not compile before it has its virtual above.
-template <class B>
-constexpr bool kHasEveryStep =
-#define MESHSEAL_STEP(Name, value, mnemonic, inputs, outputs, tensors) \
-  (!IsExecuted(StepKind::k##Name) || IsCommunication(StepKind::k##Name) || requires { &B::Name; })&&
-#include "schema/steps.def"
-#undef MESHSEAL_STEP
-    true;
-static_assert(kHasEveryStep<Backend>);
+static_assert(Backend::HasEveryStep<Backend>());
 
 // The backend of that name; reason kNotBuilt for a name that this version does not have.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name);

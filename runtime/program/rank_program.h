@@ -72,6 +72,7 @@ class RankProgram {
 // The program of `layer_class` (an index into the plan's) and `phase` for `rank`. Reason kWorldSize for a
 // rank outside the plan's world, kBug for anything else that is not in the plan.
 absl::StatusOr<RankProgram> BindProgram(const SealedPlan& plan, uint32_t rank, uint32_t layer_class, Phase phase);
+absl::StatusOr<RankProgram> BindProgram(const SealedPlan&&, uint32_t, uint32_t, Phase) = delete;  // it would dangle
 
 }  // namespace meshseal::runtime
 

@@ -14,6 +14,8 @@ class ReferenceBackend : public Backend {
   static constexpr absl::string_view kName = "reference";
 
   absl::string_view name() const override { return kName; }
+
+ protected:
   absl::Status Route(const RouteArgs& args) override;
   absl::Status Scatter(const ScatterArgs& args) override;
   absl::Status GateUp(const GateUpArgs& args) override;

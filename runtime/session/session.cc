@@ -1,10 +1,11 @@
 #include "runtime/session/session.h"
 
 #include <algorithm>
+#include <exception>
+#include <functional>
 #include <limits>
 #include <new>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -113,6 +114,7 @@ Session::Session(SealedPlan plan, SessionOptions options) : plan_(std::move(plan
 Session::~Session() = default;
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(SealedPlan plan, SessionOptions options) {
+  if (!plan.valid()) return Refuse(Reason::kUsage, "the plan was moved from: it is another session's");
   MESHSEAL_RETURN_IF_ERROR(CheckOptions(plan.plan(), options));
   std::unique_ptr<Session> session(new Session(std::move(plan), std::move(options)));
   const Plan& content = session->plan_.plan();
@@ -142,6 +144,7 @@ template <class Work>
 std::vector<absl::Status> Session::OnAllRanks(Work work) {
   std::vector<absl::Status> statuses(ranks_.size());
   std::vector<std::thread> threads;
+  threads.reserve(ranks_.size());  // nothing may throw past a thread that runs
   for (const std::unique_ptr<Rank>& owned : ranks_) {
     Rank& rank = *owned;
     absl::Status& status = statuses[rank.rank];
@@ -159,7 +162,7 @@ std::vector<absl::Status> Session::OnAllRanks(Work work) {
           finish(Refuse(Reason::kOutOfMemory, "memory for the rank's own records cannot be had"));
         }
       });
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // system_error or bad_alloc
       finish(Refuse(Reason::kOutOfMemory, "a thread for the rank cannot be had"));
     }
   }
@@ -175,21 +178,20 @@ absl::Status Session::Prepare(Rank& rank) {
 }
 
 absl::Status Session::Open(Rank& rank) {
-  const Plan& plan = plan_.plan();
-  for (uint32_t c = 0; c < plan.layer_classes.size(); ++c) {
+  for (uint32_t c = 0; c < plan_.plan().layer_classes.size(); ++c) {
     MESHSEAL_ASSIGN_OR_RETURN(RankProgram decode, BindProgram(plan_, rank.rank, c, Phase::kDecode));
     MESHSEAL_ASSIGN_OR_RETURN(RankProgram prefill, BindProgram(plan_, rank.rank, c, Phase::kPrefill));
     rank.decode.push_back(std::move(decode));
     rank.prefill.push_back(std::move(prefill));
   }
   const std::filesystem::path& folder = options_.weights[options_.weights.size() == 1 ? 0 : rank.rank];
-  MESHSEAL_ASSIGN_OR_RETURN(rank.files, WeightFiles::Open(plan, folder));
+  MESHSEAL_ASSIGN_OR_RETURN(rank.files, WeightFiles::Open(plan_, folder));
   return absl::OkStatus();
 }
 
 absl::Status Session::Reserve(Rank& rank) {
   const Plan& plan = plan_.plan();
-  MESHSEAL_ASSIGN_OR_RETURN(rank.weights, RankWeights::Reserve(plan, rank.rank));
+  MESHSEAL_ASSIGN_OR_RETURN(rank.weights, RankWeights::Reserve(plan_, rank.rank));
   RankExecutor::Options options;
   options.poison = options_.poison;
   MESHSEAL_ASSIGN_OR_RETURN(
@@ -198,7 +200,7 @@ absl::Status Session::Reserve(Rank& rank) {
 }
 
 absl::Status Session::Load(Rank& rank) {
-  MESHSEAL_RETURN_IF_ERROR(rank.weights->Load(plan_.plan(), *rank.files));
+  MESHSEAL_RETURN_IF_ERROR(rank.weights->Load(plan_, *rank.files));
   rank.files.reset();
   return absl::OkStatus();
 }
@@ -222,6 +224,11 @@ absl::Status Session::CheckRequest(const RunRequest& request) const {
     return Refuse(Reason::kUsage,
                   absl::StrCat("hidden has ", request.hidden.size(), " and output ", request.output.size(),
                                " elements, ", request.tokens, " tokens have ", elements));
+  }
+  const std::less<const float*> before;
+  if (elements > 0 && before(request.hidden.data(), request.output.data() + elements) &&
+      before(request.output.data(), request.hidden.data() + elements)) {
+    return Refuse(Reason::kUsage, "hidden and output overlap");
   }
   return absl::OkStatus();
 }

@@ -51,7 +51,7 @@ struct RunRequest {
   Phase phase = Phase::kInvalid;
   uint32_t tokens = 0;             // T; 0 is legal
   absl::Span<const float> hidden;  // [T, H]
-  absl::Span<float> output;        // [T, H]; NaN when the run fails
+  absl::Span<float> output;        // [T, H]; NaN when the run fails; may not overlap hidden
 };
 
 // What one rank did in a run.
@@ -71,8 +71,8 @@ struct RunResult {
 // Not thread-safe: one call at a time. Its own threads, one per rank, live only inside a call.
 class Session {
  public:
-  // Reasons: kUsage, kNotBuilt and kWeightsUnverified for options, before anything is opened; then those of
-  // the weights (weights.*), preflight.*, kOutOfMemory. The text names the rank.
+  // Reasons: kUsage for a plan that was moved from; kUsage, kNotBuilt and kWeightsUnverified for options, before
+  // anything is opened; then those of the weights (weights.*), preflight.*, kOutOfMemory. The text names the rank.
   static absl::StatusOr<std::unique_ptr<Session>> Create(SealedPlan plan, SessionOptions options);
 
   ~Session();

@@ -31,7 +31,8 @@ absl::StatusOr<WeightMatrix> RankWeights::Place(const TensorClass& tensor, Atom 
   return matrix;
 }
 
-absl::StatusOr<RankWeights> RankWeights::Reserve(const Plan& plan, uint32_t rank) {
+absl::StatusOr<RankWeights> RankWeights::Reserve(const SealedPlan& sealed, uint32_t rank) {
+  const Plan& plan = sealed.plan();
   RankWeights weights;
   const uint64_t charged = plan.memory[rank].weights;
   MESHSEAL_ASSIGN_OR_RETURN(weights.memory_, Arena::Reserve(charged, "weights"));
@@ -86,10 +87,11 @@ absl::StatusOr<RankWeights> RankWeights::Reserve(const Plan& plan, uint32_t rank
   return weights;
 }
 
-absl::Status RankWeights::Load(const Plan& plan, const WeightFiles& files) {
+absl::Status RankWeights::Load(const SealedPlan& plan, const WeightFiles& files) {
+  const std::vector<LayerClass>& classes = plan.plan().layer_classes;
   for (const Atom& atom : atoms_) {
-    MESHSEAL_RETURN_IF_ERROR(files.Read(plan.layer_classes[atom.layer_class].tensors[atom.tensor], atom.layer,
-                                        atom.expert, atom.block, memory_.bytes().subspan(atom.offset, atom.bytes)));
+    MESHSEAL_RETURN_IF_ERROR(files.Read(classes[atom.layer_class].tensors[atom.tensor], atom.layer, atom.expert,
+                                        atom.block, memory_.bytes().subspan(atom.offset, atom.bytes)));
   }
   return absl::OkStatus();
 }

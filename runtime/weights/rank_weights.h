@@ -11,6 +11,7 @@
 #include "runtime/weights/weight_files.h"
 #include "runtime/weights/weight_matrix.h"
 #include "schema/plan.h"
+#include "schema/sealed_plan.h"
 
 namespace meshseal::runtime {
 
@@ -33,10 +34,10 @@ class RankWeights {
   // Memory for what `rank` of the plan's world owns, exactly what its memory plan charges. Reasons:
   // kOutOfMemory, kNotBuilt for a dtype that is not decoded here, kBug where the atoms do not add up to the
   // charge.
-  static absl::StatusOr<RankWeights> Reserve(const Plan& plan, uint32_t rank);
+  static absl::StatusOr<RankWeights> Reserve(const SealedPlan& plan, uint32_t rank);
 
-  // Reads the owned atoms and nothing else. Reasons: those of WeightFiles::Read.
-  absl::Status Load(const Plan& plan, const WeightFiles& files);
+  // Reads the owned atoms and nothing else, of the plan that was reserved for. Reasons: those of WeightFiles::Read.
+  absl::Status Load(const SealedPlan& plan, const WeightFiles& files);
 
   // The weights of a layer that has experts and lies in this rank's stage; null for any other.
   const LayerWeights* Layer(uint32_t layer) const;

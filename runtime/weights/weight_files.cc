@@ -50,7 +50,8 @@ std::vector<uint64_t> ShapeOf(const Plan& plan, const LayerClass& layer_class, c
   return shape;
 }
 
-absl::StatusOr<WeightFiles> WeightFiles::Open(const Plan& plan, const std::filesystem::path& folder) {
+absl::StatusOr<WeightFiles> WeightFiles::Open(const SealedPlan& sealed, const std::filesystem::path& folder) {
+  const Plan& plan = sealed.plan();
   std::error_code ignored;
   if (std::filesystem::exists(folder / kIndex, ignored)) {
     return Refuse(Reason::kNotBuilt,

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "schema/plan.h"
 #include "schema/safetensors.h"
+#include "schema/sealed_plan.h"
 
 namespace meshseal::runtime {
 
@@ -26,7 +27,7 @@ class WeightFiles {
   // Opens FOLDER/model.safetensors and checks its header: every tensor that a role of the plan reads is there
   // with the plan's dtype and shape, and every other tensor is covered by one of the plan's ignored patterns.
   // Reasons: those of SafetensorsFile, kWeightsTensor, kNotBuilt for a checkpoint in shards.
-  static absl::StatusOr<WeightFiles> Open(const Plan& plan, const std::filesystem::path& folder);
+  static absl::StatusOr<WeightFiles> Open(const SealedPlan& plan, const std::filesystem::path& folder);
 
   // Columns [first_column, first_column + columns) of rows [first_row, first_row + rows) of a tensor with two
   // axes, row by row without gaps into `out`, whose size is theirs. `layer` and `expert` complete the name.

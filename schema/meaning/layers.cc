@@ -22,9 +22,12 @@ Fault CheckSize(const char* what, uint32_t size, uint32_t most) {
 
 std::string At(const LayerClass& c) { return absl::StrCat("layer ", c.layers.front().first, ": "); }
 
+// Not -0: the same content would have two encodings.
+bool IsZero(float value) { return value == 0 && !std::signbit(value); }
+
 // A parameter is a finite number above 0 where it is used, and 0 elsewhere.
 Fault CheckParameter(const char* what, float value, bool used) {
-  if (used ? std::isfinite(value) && value > 0 : value == 0) return std::nullopt;
+  if (used ? std::isfinite(value) && value > 0 : IsZero(value)) return std::nullopt;
   return absl::StrCat(what, " ", value, used ? ", expected a finite number above 0" : ", nothing reads it");
 }
 
@@ -168,7 +171,7 @@ Fault SharedExpertIsCoherent(const Plan& plan, const SealFacts&) {
   return ForEachClass(plan, [](const LayerClass& c) -> Fault {
     const SharedExpert& s = c.shared_expert;
     if (s.width == 0) {
-      if (s == SharedExpert{}) return std::nullopt;
+      if (s == SharedExpert{} && IsZero(s.activation.alpha) && IsZero(s.activation.limit)) return std::nullopt;
       return std::string("a shared expert of width 0 has a gate, an activation, a placement or parts");
     }
     if (IsKnown(s.gate) && IsKnown(s.activation.kind) && IsKnown(s.placement)) return std::nullopt;

@@ -35,10 +35,11 @@ std::optional<std::vector<uint32_t>> VersionOf(const std::string& text) {
 }
 
 Fault CheckVersions(const std::string& min, const std::string& max) {
-  if (min.empty() || max.empty()) return std::nullopt;
   const std::optional<std::vector<uint32_t>> lowest = VersionOf(min);
   const std::optional<std::vector<uint32_t>> highest = VersionOf(max);
-  if (lowest.has_value() && highest.has_value() && *lowest <= *highest) return std::nullopt;
+  const bool numbers = (min.empty() || lowest.has_value()) && (max.empty() || highest.has_value());
+  const bool ascend = min.empty() || max.empty() || lowest <= highest;
+  if (numbers && ascend) return std::nullopt;
   return absl::StrCat("transport versions '", min, "' to '", max, "' are no ascending numbers with dots");
 }
 

@@ -42,7 +42,8 @@ Fault AlgorithmFitsReduction(const Plan& plan, const SealFacts&) {
 
 Fault ExactBitsFit(const Plan& plan, const SealFacts&) {
   const bool exact = plan.reduction == Reduction::kExact;
-  if (exact ? !std::isfinite(plan.exact_bound) || plan.exact_bound <= 0 : plan.exact_bound != 0) {
+  const double bound = plan.exact_bound;
+  if (exact ? !std::isfinite(bound) || bound <= 0 : bound != 0 || std::signbit(bound)) {
     return absl::StrCat("a bound of ", plan.exact_bound, " for a reduction ", WordOf(plan.reduction));
   }
   for (const LayerClass& c : plan.layer_classes) {

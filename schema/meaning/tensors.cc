@@ -260,6 +260,7 @@ Fault CheckBlocks(const TensorClass& tensor, const RoleFacts& facts, uint64_t le
     if (tensor.rotation == 0) return std::nullopt;
     return std::string(" is a vector and rotated");
   }
+  if (tensor.rotation == 1) return std::string(" is rotated in blocks of 1");
   const auto check = [length](uint64_t block, const char* what) -> Fault {
     if (block <= 1 || length % block == 0) return std::nullopt;
     return absl::StrCat(" has rows of ", length, ", no whole number of ", what, " of ", block);
@@ -329,7 +330,11 @@ Fault BlocksFillRows(const Plan& plan, const SealFacts&) {
 
 Fault BasisFitsWeights(const Plan& plan, const SealFacts&) {
   return ForEachTensor(plan, [&plan](const LayerClass& c, const TensorClass& tensor, const RoleFacts& facts) -> Fault {
-    if (!facts.weight || !facts.per_expert) return std::nullopt;
+    if (!facts.weight || !facts.per_expert) {
+      // No basis says what these are multiplied with.
+      if (tensor.rotation == 0) return std::nullopt;
+      return std::string(" is rotated, and nothing rotates what it is multiplied with");
+    }
     const Basis basis = tensor.role == TensorRole::kDown ? c.down_basis : c.gate_up_basis;
     return CheckBasis(tensor, basis, ExtentOf(facts.inputs, plan, c, c.intermediate, c.shared_expert.width));
   });

@@ -19,25 +19,15 @@
 #include "compiler/text/render.h"
 #include "schema/sealed_plan.h"
 #include "tests/properties/random_deployment.h"
+#include "tests/support/open_unsigned.h"
+#include "tests/support/sanitized.h"
 
 namespace meshseal::properties {
 namespace {
 
 namespace fs = std::filesystem;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSlow = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
-constexpr bool kSlow = true;
-#else
-constexpr bool kSlow = false;
-#endif
-#else
-constexpr bool kSlow = false;
-#endif
-
-constexpr uint64_t kCases = kSlow ? 300 : 3000;
+constexpr uint64_t kCases = support::kSanitized ? 300 : 3000;
 constexpr uint64_t kBlocks = 10;  // of cases, which may run side by side
 constexpr size_t kMostReports = 3;
 
@@ -92,7 +82,7 @@ TEST_P(RandomDeployments, CompileAndHoldEveryProperty) {
       ++reports;
       continue;
     }
-    const absl::StatusOr<SealedPlan> opened = SealedPlan::Open(compiled.sealed, {});
+    const absl::StatusOr<SealedPlan> opened = support::OpenUnsigned(compiled.sealed);
     if (!opened.ok()) {
       ADD_FAILURE() << Report(random, opened.status().ToString());
       ++reports;
@@ -325,7 +315,7 @@ TEST(Properties, FindEveryFault) {
     const RandomDeployment random = MakeRandomDeployment(seed);
     const Compiled compiled = CompileIn(random, folder.path());
     ASSERT_EQ(compiled.refusal, "") << Report(random, "refused");
-    const absl::StatusOr<SealedPlan> opened = SealedPlan::Open(compiled.sealed, {});
+    const absl::StatusOr<SealedPlan> opened = support::OpenUnsigned(compiled.sealed);
     ASSERT_TRUE(opened.ok()) << opened.status();
     for (const auto& [name, make] : breaks) {
       Plan plan = opened->plan();

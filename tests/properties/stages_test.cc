@@ -10,6 +10,7 @@
 #include "compiler/driver/compile.h"
 #include "compiler/text/render.h"
 #include "schema/sealed_plan.h"
+#include "tests/support/open_unsigned.h"
 
 namespace meshseal::properties {
 namespace {
@@ -78,7 +79,7 @@ deployment:
     ADD_FAILURE() << (result.ok() ? compiler::RenderText(result->diagnostics) : result.status().ToString());
     return {};
   }
-  const absl::StatusOr<SealedPlan> plan = SealedPlan::Open(result->sealed, {});
+  const absl::StatusOr<SealedPlan> plan = support::OpenUnsigned(result->sealed);
   if (!plan.ok()) {
     ADD_FAILURE() << plan.status();
     return {};

@@ -9,6 +9,7 @@
 #include "runtime/program/rank_facts.h"
 #include "schema/reason.h"
 #include "tests/support/plan_builder.h"
+#include "tests/support/sanitized.h"
 
 namespace meshseal::runtime {
 namespace {
@@ -108,13 +109,6 @@ TEST(ArenaTest, IsAlignedAndMayBeEmpty) {
 }
 
 // The sanitizers end the program instead.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MESHSEAL_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#define MESHSEAL_TEST_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define MESHSEAL_TEST_SANITIZED 0
-#endif
 #if !MESHSEAL_TEST_SANITIZED
 TEST(ArenaTest, RefusesWhatCannotBeHad) {
   const absl::Status status = Arena::Reserve(uint64_t{1} << 62, "a test").status();

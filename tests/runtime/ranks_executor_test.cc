@@ -35,6 +35,7 @@ class SpoiledBackend : public ReferenceBackend {
   std::function<absl::Status(const DownArgs&)> after_down;
   std::function<absl::Status(const ResidualArgs&)> after_residual;
 
+ protected:
   absl::Status Route(const RouteArgs& args) override { return Then(ReferenceBackend::Route(args), after_route, args); }
   absl::Status Down(const DownArgs& args) override { return Then(ReferenceBackend::Down(args), after_down, args); }
   absl::Status Residual(const ResidualArgs& args) override {
@@ -95,11 +96,11 @@ class World {
     std::vector<uint32_t> members;
     for (uint32_t rank = 0; rank < numbers.ep; ++rank) members.push_back(rank);
     groups_ = MakeInprocGroup(members, {deadline});
-    absl::StatusOr<WeightFiles> files = WeightFiles::Open(plan_.plan(), folder_.path());
+    absl::StatusOr<WeightFiles> files = WeightFiles::Open(plan_, folder_.path());
     EXPECT_TRUE(files.ok()) << files.status();
     for (const uint32_t rank : members) {
-      weights_.push_back(std::move(RankWeights::Reserve(plan_.plan(), rank)).value());
-      EXPECT_TRUE(weights_.back().Load(plan_.plan(), *files).ok());
+      weights_.push_back(std::move(RankWeights::Reserve(plan_, rank)).value());
+      EXPECT_TRUE(weights_.back().Load(plan_, *files).ok());
     }
   }
 

@@ -1,9 +1,7 @@
 // A trained model, against what PyTorch recorded of its MoE blocks (tests/data/tiny-qwen3-moe).
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-#include <filesystem>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +10,7 @@
 #include "runtime/session/session.h"
 #include "schema/safetensors.h"
 #include "tests/runtime/oracle.h"
+#include "tests/runtime/recorded_model.h"
 #include "tests/support/plan_builder.h"
 
 namespace meshseal::runtime {
@@ -20,61 +19,22 @@ namespace {
 using support::PlanNumbers;
 using support::RelativeDifference;
 
-const std::filesystem::path kModel = std::filesystem::path(MESHSEAL_TEST_DATA) / "tiny-qwen3-moe";
-
-PlanNumbers TinyModel() {
-  PlanNumbers n;
-  n.layers = 3;
-  n.hidden = 256;
-  n.intermediate = 128;
-  n.experts = 16;
-  n.top_k = 4;
-  n.dtype = DType::kBf16;
-  n.prefill_tokens = 192;
-  n.prefill_chunk = 50;
-  n.router_name = "model.layers.{layer}.mlp.gate.weight";
-  n.gate_name = "model.layers.{layer}.mlp.experts.{expert}.gate_proj.weight";
-  n.up_name = "model.layers.{layer}.mlp.experts.{expert}.up_proj.weight";
-  n.down_name = "model.layers.{layer}.mlp.experts.{expert}.down_proj.weight";
-  n.ignored_tensors = {"model.embed_tokens.*",
-                       "model.norm.*",
-                       "lm_head.*",
-                       "model.layers.{layer}.self_attn.*",
-                       "model.layers.{layer}.input_layernorm.*",
-                       "model.layers.{layer}.post_attention_layernorm.*"};
-  return n;
-}
-
-template <class T>
-std::vector<T> Recorded(const SafetensorsFile& file, const std::string& name) {
-  const absl::StatusOr<const TensorEntry*> entry = file.Find(name);
-  if (!entry.ok()) {
-    ADD_FAILURE() << entry.status();
-    return {};
-  }
-  std::vector<T> values(((*entry)->end - (*entry)->begin) / sizeof(T));
-  const absl::Status read = file.Read(
-      (*entry)->begin, absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(T)));
-  EXPECT_TRUE(read.ok()) << read;
-  return values;
-}
-
 TEST(RecordedModelTest, EveryLayerGivesWhatWasRecorded) {
   struct World {
     uint32_t tp, ep;
   };
   for (const World world : {World{1, 1}, World{2, 1}, World{1, 3}, World{2, 2}}) {
-    PlanNumbers n = TinyModel();
+    PlanNumbers n = RecordedModel();
     n.tp = world.tp;
     n.ep = world.ep;
     SessionOptions options;
-    options.weights = {kModel};
+    options.weights = {RecordedFolder()};
     options.unverified_weights = true;
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(support::BuildSealedPlan(n), options);
     ASSERT_TRUE(session.ok()) << session.status();
     for (const uint32_t tokens : {1u, 7u, 64u}) {
       const absl::StatusOr<SafetensorsFile> file =
-          SafetensorsFile::Open(kModel / "recorded" / absl::StrCat("prompt-", tokens, ".safetensors"));
+          SafetensorsFile::Open(RecordedFolder() / "recorded" / absl::StrCat("prompt-", tokens, ".safetensors"));
       ASSERT_TRUE(file.ok()) << file.status();
       for (uint32_t layer = 0; layer < n.layers; ++layer) {
         const std::string prefix = absl::StrCat("layer.", layer, ".");

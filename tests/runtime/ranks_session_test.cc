@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -440,6 +441,13 @@ TEST(SessionTest, LimitsAndSizesAreCheckedBeforeAnythingRuns) {
   status = refusal(1, Phase::kDecode, 2, 1);
   EXPECT_EQ(status.message(), "hidden has 16 and output 16 elements, 2 tokens have 32");
   EXPECT_EQ(ReasonOf(status), Reason::kUsage);
+  std::vector<float> shared(3 * n.hidden);
+  RunResult result;
+  status = session->Run({1, Phase::kDecode, 2, absl::MakeSpan(shared).first(2 * n.hidden),
+                         absl::MakeSpan(shared).subspan(n.hidden, 2 * n.hidden)},
+                        &result);
+  EXPECT_EQ(status.message(), "hidden and output overlap");
+  EXPECT_EQ(ReasonOf(status), Reason::kUsage);
   // None of these ended the session.
   const Ran ran = RunLayer(*session, Phase::kPrefill, 10, Hidden(n, 10), 1);
   EXPECT_TRUE(ran.status.ok()) << ran.status;
@@ -478,6 +486,14 @@ TEST(SessionTest, OptionsAreRefusedBeforeAnythingIsOpened) {
   EXPECT_EQ(ReasonOf(status), Reason::kUsage);
   status = create(n, [](SessionOptions& o) { o.emulate = true; });
   EXPECT_EQ(ReasonOf(status), Reason::kWeightsFile);
+}
+
+TEST(SessionTest, APlanThatWasMovedFromIsRefused) {
+  SealedPlan plan = support::BuildSealedPlan({});
+  const SealedPlan taken = std::move(plan);
+  const absl::Status status = Session::Create(std::move(plan), Options({"/does/not/exist"})).status();
+  EXPECT_EQ(status.message(), "the plan was moved from: it is another session's");
+  EXPECT_EQ(ReasonOf(status), Reason::kUsage);
 }
 
 TEST(SessionTest, ARankWithoutWeightsEndsAllWithItsCause) {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "runtime/reference/dot.h"
-#include "runtime/reference/reference_backend.h"
 #include "schema/reason.h"
+#include "tests/runtime/single_steps.h"
 
 namespace meshseal::runtime {
 namespace {
@@ -55,8 +55,8 @@ Routed Route(const Router& router, const std::vector<float>& logits, uint32_t to
   routed.weights.resize(top_k);
   StepShape shape = Shape(1, top_k, 1);
   shape.first_token = 41;
-  routed.status = ReferenceBackend().Route({shape, router, Matrix(logits, static_cast<uint32_t>(logits.size())), x,
-                                            absl::MakeSpan(routed.experts), absl::MakeSpan(routed.weights)});
+  routed.status = SingleSteps().Route({shape, router, Matrix(logits, static_cast<uint32_t>(logits.size())), x,
+                                       absl::MakeSpan(routed.experts), absl::MakeSpan(routed.weights)});
   return routed;
 }
 
@@ -123,15 +123,15 @@ class ScatterTest : public testing::Test {
     slot_of_row.assign(capacity, 77);
     row_of_slot.assign(6, 77);
     first_row.assign(3, 77);
-    return ReferenceBackend().Scatter({Shape(3, 2, 2),
-                                       {{experts, weights}, local},
-                                       2,
-                                       2,
-                                       x,
-                                       absl::MakeSpan(rows),
-                                       absl::MakeSpan(slot_of_row),
-                                       absl::MakeSpan(row_of_slot),
-                                       absl::MakeSpan(first_row)});
+    return SingleSteps().Scatter({Shape(3, 2, 2),
+                                  {{experts, weights}, local},
+                                  2,
+                                  2,
+                                  x,
+                                  absl::MakeSpan(rows),
+                                  absl::MakeSpan(slot_of_row),
+                                  absl::MakeSpan(row_of_slot),
+                                  absl::MakeSpan(first_row)});
   }
 
   const std::vector<int32_t> experts = {0, 2, 1, 3, 2, 0};
@@ -165,7 +165,7 @@ TEST(ScatterPaddingTest, EachExpertStartsAtATileAndPaddingIsNotWritten) {
   const std::vector<float> x = {1, 2, 3, 4, 5};
   std::vector<float> rows(16, -1);
   std::vector<int32_t> slot_of_row(16), row_of_slot(5), first_row(4);
-  ASSERT_TRUE(ReferenceBackend()
+  ASSERT_TRUE(SingleSteps()
                   .Scatter({Shape(5, 1, 1),
                             {{experts, weights}, local},
                             3,
@@ -186,7 +186,7 @@ TEST(ScatterPaddingTest, EachExpertStartsAtATileAndPaddingIsNotWritten) {
   const std::vector<ExpertWeights> owned(3, ExpertWeights{Matrix(one, 1), Matrix(one, 1), Matrix(one, 1)});
   std::vector<float> out(32, -1);
   StepCounters counters;
-  ASSERT_TRUE(ReferenceBackend()
+  ASSERT_TRUE(SingleSteps()
                   .GateUpGrouped({Shape(5, 1, 1),
                                   {slot_of_row, row_of_slot, first_row},
                                   Basis::kF32,
@@ -207,8 +207,7 @@ TEST(CombineTest, WritesExactZerosForATokenWithoutOwnedSlots) {
   const std::vector<int32_t> local = {-1, 0};
   const std::vector<float> slots = {NAN, 3, NAN, NAN};
   std::vector<float> out(2, NAN);
-  ASSERT_TRUE(
-      ReferenceBackend().Combine({Shape(2, 2, 1), {{experts, weights}, local}, slots, absl::MakeSpan(out)}).ok());
+  ASSERT_TRUE(SingleSteps().Combine({Shape(2, 2, 1), {{experts, weights}, local}, slots, absl::MakeSpan(out)}).ok());
   EXPECT_EQ(out[0], 6);
   EXPECT_EQ(std::bit_cast<uint32_t>(out[1]), 0u);
 }
@@ -220,8 +219,7 @@ TEST(CombineTest, FusesMultiplyAndAddInSlotOrder) {
   const std::vector<float> weights = {-1, w};
   const std::vector<float> slots = {1 + 0x1p-11f, w};
   std::vector<float> out(1);
-  ASSERT_TRUE(
-      ReferenceBackend().Combine({Shape(1, 2, 1), {{experts, weights}, local}, slots, absl::MakeSpan(out)}).ok());
+  ASSERT_TRUE(SingleSteps().Combine({Shape(1, 2, 1), {{experts, weights}, local}, slots, absl::MakeSpan(out)}).ok());
   EXPECT_EQ(out[0], 0x1p-24f);  // w*w rounded first would give 0
 }
 
@@ -232,7 +230,7 @@ TEST(ActivationTest, SwiGluOfLargeGates) {
   const std::vector<float> gate_up = {1e30f, -1e30f, 0, 2, 3, 5};
   std::vector<float> out(3);
   ASSERT_TRUE(
-      ReferenceBackend()
+      SingleSteps()
           .Activation(
               {Shape(1, 1, 1, 3), {{experts, weights}, local}, ActivationKind::kSwiGlu, gate_up, absl::MakeSpan(out)})
           .ok());
@@ -246,7 +244,7 @@ TEST(ActivationTest, LeavesSlotsOfOtherRanksAlone) {
   const std::vector<float> gate_up = {1, 1, 1, 1};
   std::vector<float> out = {7, 7};
   ASSERT_TRUE(
-      ReferenceBackend()
+      SingleSteps()
           .Activation(
               {Shape(1, 2, 1), {{experts, weights}, local}, ActivationKind::kSwiGlu, gate_up, absl::MakeSpan(out)})
           .ok());

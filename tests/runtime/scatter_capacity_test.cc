@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "runtime/reference/reference_backend.h"
 #include "schema/reason.h"
+#include "tests/runtime/single_steps.h"
 
 namespace meshseal::runtime {
 namespace {
@@ -83,15 +83,15 @@ class Scattered {
     for (uint32_t e = 0; e < sizes_.experts; ++e) local.push_back(LocalOf(sizes_, static_cast<int32_t>(e)));
     std::vector<float> x(size_t{sizes_.tokens} * kHidden);
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
-    return ReferenceBackend().Scatter({{0, sizes_.tokens, sizes_.top_k, kHidden, 1},
-                                       {{routing, weights}, local},
-                                       sizes_.owned,
-                                       sizes_.tile,
-                                       x,
-                                       absl::MakeSpan(rows_).subspan(kGuardRows * kHidden, capacity_ * kHidden),
-                                       absl::MakeSpan(slot_of_row_).subspan(kGuardRows, capacity_),
-                                       absl::MakeSpan(row_of_slot_).subspan(kGuardRows, routing.size()),
-                                       absl::MakeSpan(first_row_).subspan(kGuardRows, sizes_.owned + 1)});
+    return SingleSteps().Scatter({{0, sizes_.tokens, sizes_.top_k, kHidden, 1},
+                                  {{routing, weights}, local},
+                                  sizes_.owned,
+                                  sizes_.tile,
+                                  x,
+                                  absl::MakeSpan(rows_).subspan(kGuardRows * kHidden, capacity_ * kHidden),
+                                  absl::MakeSpan(slot_of_row_).subspan(kGuardRows, capacity_),
+                                  absl::MakeSpan(row_of_slot_).subspan(kGuardRows, routing.size()),
+                                  absl::MakeSpan(first_row_).subspan(kGuardRows, sizes_.owned + 1)});
   }
 
   void Check(const std::vector<int32_t>& routing) const {

@@ -27,7 +27,7 @@ class WeightFilesTest : public testing::Test {
  protected:
   absl::Status OpenStatus(const Checkpoint& checkpoint, const PlanNumbers& numbers = {}) {
     support::WriteCheckpoint(folder_.path(), checkpoint);
-    return WeightFiles::Open(support::BuildPlan(numbers), folder_.path()).status();
+    return WeightFiles::Open(support::BuildSealedPlan(numbers), folder_.path()).status();
   }
   std::string File() const { return (folder_.path() / "model.safetensors").string(); }
 
@@ -78,7 +78,7 @@ TEST_F(WeightFilesTest, NamesAFileThatIsTooShort) {
   support::WriteCheckpoint(folder_.path(), checkpoint_);
   const auto size = std::filesystem::file_size(File());
   std::filesystem::resize_file(File(), size - 1);
-  const absl::Status status = WeightFiles::Open(support::BuildPlan({}), folder_.path()).status();
+  const absl::Status status = WeightFiles::Open(support::BuildSealedPlan({}), folder_.path()).status();
   const uint64_t data = 4 * (8 * 16 + 8 * 3 * 12 * 16);
   EXPECT_EQ(status.message(),
             absl::StrCat(File(), ": tensor 'layers.0.experts.7.down': needs ", data, " bytes of data from byte ",
@@ -88,7 +88,7 @@ TEST_F(WeightFilesTest, NamesAFileThatIsTooShort) {
 
 TEST_F(WeightFilesTest, NamesAFileThatBecameShorterSinceItWasOpened) {
   support::WriteCheckpoint(folder_.path(), checkpoint_);
-  const Plan plan = support::BuildPlan({});
+  const SealedPlan plan = support::BuildSealedPlan({});
   const absl::StatusOr<WeightFiles> files = WeightFiles::Open(plan, folder_.path());
   ASSERT_TRUE(files.ok());
   const auto size = std::filesystem::file_size(File());
@@ -102,7 +102,7 @@ TEST_F(WeightFilesTest, NamesAFileThatBecameShorterSinceItWasOpened) {
 }
 
 TEST_F(WeightFilesTest, NamesAFolderWithoutACheckpoint) {
-  const absl::Status status = WeightFiles::Open(support::BuildPlan({}), folder_.path()).status();
+  const absl::Status status = WeightFiles::Open(support::BuildSealedPlan({}), folder_.path()).status();
   EXPECT_EQ(status.message(), File() + ": cannot be opened: No such file or directory");
   EXPECT_EQ(ReasonOf(status), Reason::kWeightsFile);
 }
@@ -110,7 +110,7 @@ TEST_F(WeightFilesTest, NamesAFolderWithoutACheckpoint) {
 TEST_F(WeightFilesTest, ShardsAreNotBuilt) {
   support::WriteCheckpoint(folder_.path(), checkpoint_);
   support::WriteFile(folder_.path() / "model.safetensors.index.json", "{}");
-  const absl::Status status = WeightFiles::Open(support::BuildPlan({}), folder_.path()).status();
+  const absl::Status status = WeightFiles::Open(support::BuildSealedPlan({}), folder_.path()).status();
   EXPECT_EQ(status.message(), File() + ".index.json: sharded checkpoints are not built yet");
   EXPECT_EQ(ReasonOf(status), Reason::kNotBuilt);
 }
@@ -128,9 +128,9 @@ TEST(RankWeightsTest, EveryAtomIsItsPieceOfTheTensor) {
     n.tp = 5;
     n.ep = 3;
     n.dtype = dtype;
-    const Plan plan = support::BuildPlan(n);
+    const SealedPlan plan = support::BuildSealedPlan(n);
     const TempFolder folder;
-    Checkpoint checkpoint = RandomCheckpoint(plan, 2);
+    Checkpoint checkpoint = RandomCheckpoint(plan.plan(), 2);
     support::WriteCheckpoint(folder.path(), checkpoint);
     const absl::StatusOr<WeightFiles> files = WeightFiles::Open(plan, folder.path());
     ASSERT_TRUE(files.ok()) << files.status();
@@ -140,7 +140,7 @@ TEST(RankWeightsTest, EveryAtomIsItsPieceOfTheTensor) {
       absl::StatusOr<RankWeights> weights = RankWeights::Reserve(plan, rank);
       ASSERT_TRUE(weights.ok()) << weights.status();
       ASSERT_TRUE(weights->Load(plan, *files).ok());
-      EXPECT_EQ(weights->resident_bytes(), plan.memory[rank].weights);
+      EXPECT_EQ(weights->resident_bytes(), plan.plan().memory[rank].weights);
       EXPECT_EQ(weights->Layer(2), nullptr);
       const uint32_t first_expert = rank % 3 == 0 ? 0 : expert_ends[rank % 3 - 1];
       const uint32_t first_column = rank / 3 == 0 ? 0 : column_ends[rank / 3 - 1];
@@ -180,25 +180,12 @@ TEST(RankWeightsTest, LayersOfOtherStagesAndWithoutExpertsHaveNone) {
   n.layers = 4;
   n.moe_layers = {{1, 4}};
   n.pp = 2;
-  const Plan plan = support::BuildPlan(n);
+  const SealedPlan plan = support::BuildSealedPlan(n);
   const absl::StatusOr<RankWeights> weights = RankWeights::Reserve(plan, 0);
   ASSERT_TRUE(weights.ok()) << weights.status();
   EXPECT_EQ(weights->Layer(0), nullptr);
   EXPECT_NE(weights->Layer(1), nullptr);
   EXPECT_EQ(weights->Layer(2), nullptr);
-}
-
-TEST(RankWeightsTest, AChargeThatDoesNotFitTheAtomsIsRefused) {
-  Plan plan = support::BuildPlan({});
-  const uint64_t charge = plan.memory[0].weights;
-  plan.memory[0].weights = charge + 1;
-  absl::Status status = RankWeights::Reserve(plan, 0).status();
-  EXPECT_EQ(status.message(), absl::StrCat("the atoms need ", charge, " bytes, the plan charges ", charge + 1));
-  EXPECT_EQ(ReasonOf(status), Reason::kBug);
-  plan.memory[0].weights = charge - 1;
-  status = RankWeights::Reserve(plan, 0).status();
-  EXPECT_EQ(status.message(),
-            absl::StrCat("the atoms need more than the ", charge - 1, " bytes that the plan charges"));
 }
 
 TEST(DecodeRowTest, ReadsAnyAlignment) {

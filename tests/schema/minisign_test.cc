@@ -24,6 +24,7 @@
 #include "schema/minisign_signature.h"
 #include "schema/minisign_text.h"
 #include "schema/reason.h"
+#include "tests/support/sanitized.h"
 
 namespace meshseal {
 namespace {
@@ -574,15 +575,7 @@ TEST(Minisign, EveryChangedByteOfASecretKeyIsRefusedOrUnused) {
   EXPECT_EQ(unused, 64 * 63u);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MESHSEAL_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define MESHSEAL_TEST_SANITIZED 1
-#endif
-#endif
-
-#ifndef MESHSEAL_TEST_SANITIZED  // sanitizers do not survive a limit on memory
+#if !MESHSEAL_TEST_SANITIZED  // sanitizers do not survive a limit on memory
 TEST(Minisign, TooLittleMemoryForAPasswordIsSaid) {
   const SecretKey key = SecretOf("plain.key");
   std::ifstream statm("/proc/self/statm");

@@ -100,7 +100,7 @@ TEST(Tables, GatesStandInTheirOrder) {
     EXPECT_EQ(GateName(row.gate), row.name);
     names += std::string(row.name) + " ";
   }
-  EXPECT_EQ(names, "mark format size digest policy structure meaning ");
+  EXPECT_EQ(names, "mark format size digest signature policy structure meaning ");
 }
 
 TEST(Tables, ReasonsHaveUniqueSlugsAndKnownExitCodes) {

@@ -24,6 +24,7 @@
 #include "schema/reason.h"
 #include "schema/safetensors.h"
 #include "schema/status_macros.h"
+#include "schema/uninterrupted.h"
 #include "schema/utf8.h"
 #include "tools/cli/whole_file.h"
 
@@ -182,10 +183,7 @@ absl::Status Append(absl::string_view file, int descriptor, uint64_t size, std::
     const size_t old_size = out->size();
     const size_t step = std::min(size, kStep);
     out->resize(old_size + step);
-    ssize_t got = 0;
-    do {
-      got = ::read(descriptor, out->data() + old_size, step);
-    } while (got < 0 && errno == EINTR);
+    const ssize_t got = Uninterrupted([&] { return ::read(descriptor, out->data() + old_size, step); });
     if (got < 0) return Refuse(Reason::kUsage, absl::StrCat(file, ": cannot be read: ", ErrorText(errno)));
     out->resize(old_size + static_cast<size_t>(got));
     if (got == 0) break;
@@ -295,7 +293,8 @@ absl::StatusOr<Array> ReadArray(absl::string_view spec) {
     return Refuse(Reason::kUsage,
                   absl::StrCat("'", spec, "' is not an array: expected FILE.npy, FILE.safetensors:TENSOR or -"));
   }
-  const int descriptor = ::open(std::string(spec).c_str(), O_RDONLY | O_CLOEXEC);
+  const std::string path(spec);
+  const int descriptor = Uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
   if (descriptor < 0) {
     return Refuse(Reason::kUsage, absl::StrCat(spec, ": cannot be opened: ", ErrorText(errno)));
   }

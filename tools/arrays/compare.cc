@@ -8,9 +8,9 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "schema/float_bits.h"
+#include "schema/format_text.h"
 #include "schema/reason.h"
 
 namespace meshseal::tools {
@@ -84,8 +84,8 @@ Comparison Compare(const Array& array, const Array& reference, ValueOf value_of)
   result.worst_index = IndexOf(worst, array.shape);
   const auto text = [&](const Array& from) {
     const Value value = value_of(Load<Stored>(from, worst));
-    if constexpr (std::is_same_v<Value, double>) return absl::StrFormat("%.17g", value);
-    if constexpr (std::is_same_v<Value, float>) return absl::StrFormat("%.9g", value);
+    if constexpr (std::is_same_v<Value, double>) return FormatText("%.17g", value);
+    if constexpr (std::is_same_v<Value, float>) return FormatText("%.9g", value);
     return absl::StrCat(value);
   };
   result.worst_value = text(array);
@@ -142,7 +142,7 @@ absl::StatusOr<Comparison> CompareArrays(const Array& array, const Array& refere
 }
 
 std::string ComparisonText(const Comparison& comparison) {
-  std::string text = absl::StrFormat("max|Δ|/max|ref| = %.3g", comparison.ratio);
+  std::string text = FormatText("max|Δ|/max|ref| = %.3g", comparison.ratio);
   if (!comparison.worst_value.empty()) {
     absl::StrAppend(&text, " (worst at ", ShapeText(comparison.worst_index), ": ", comparison.worst_value, " against ",
                     comparison.worst_reference, ")");

@@ -3,26 +3,36 @@
 #define MESHSEAL_TOOLS_CLI_POLICY_FLAGS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
-#include "schema/sealed_plan.h"
+#include "schema/policy.h"
 
 namespace meshseal::tools {
 
 class PolicyFlags {
  public:
-  // Adds --pin and --min-serial.
+  // Adds --trust, --require-signature, --pin, --min-serial and --allow-unsigned-hosts.
   void AddTo(CLI::App& command);
 
-  // Reason kUsage when the pinned id is not 64 lower-case hexadecimal digits.
+  // Reads the keyring. Reasons: kUsage when the pinned id is not 64 lower-case hexadecimal digits, kKeyring.
   absl::StatusOr<Policy> Resolve() const;
 
  private:
+  std::string trust_;
+  bool require_signature_ = false;
+  bool allow_unsigned_hosts_ = false;
   std::string pin_;
   uint64_t min_serial_ = 0;
 };
+
+// --trust alone, for commands that only look: whether a plan is signed, not whether it may run.
+void AddTrust(CLI::App& command, std::string& folder);
+
+// The keyring of --trust; none where it was not given. Reason kKeyring.
+absl::StatusOr<std::optional<Keyring>> ReadTrust(const std::string& folder);
 
 }  // namespace meshseal::tools
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -17,7 +18,7 @@ namespace meshseal::tools {
 namespace {
 
 constexpr int kUsageExit = 2;
-constexpr int kBugExit = 70;
+constexpr const char* kNoMemory = "out of memory";
 
 constexpr absl::string_view kExitCodes =
     "Exit codes: 0 yes, 1 no (a rule, a limit, a difference), 2 bad flags or files,\n"
@@ -64,9 +65,6 @@ int Program::Main(int argc, char** argv) {
     return app_.exit(help);
   } catch (const CLI::ParseError& error) {
     return ReportParseError(error);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: fault of meshseal: %s\n", name_.c_str(), error.what());
-    return kBugExit;
   }
 }
 
@@ -92,12 +90,26 @@ int Program::ReportParseError(const CLI::ParseError& error) {
   return kUsageExit;
 }
 
-int Report(const std::string& command, const absl::Status& status) {
+int RunMain(int (*main)(int, char**), int argc, char** argv) {
+  const char* program = argc > 0 ? argv[0] : "meshseal";
+  try {
+    return main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "%s: %s [%s]\n", program, kNoMemory, RowOf(Reason::kOutOfMemory).slug);
+    return RowOf(Reason::kOutOfMemory).exit_code;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: fault of meshseal: %s\n", program, error.what());
+    return RowOf(Reason::kBug).exit_code;
+  }
+}
+
+int Report(const char* command, const absl::Status& status) {
   if (status.ok()) return 0;
-  const std::optional<Reason> reason = ReasonOf(status);
-  const std::string slug = reason.has_value() ? RowOf(*reason).slug : RowOf(Reason::kBug).slug;
-  std::fprintf(stderr, "meshseal %s: %s [%s]\n", command.c_str(), std::string(status.message()).c_str(), slug.c_str());
-  return ExitCodeOf(status);
+  const ReasonRow& row = RowOf(ReasonOf(status).value_or(Reason::kBug));
+  const absl::string_view text =
+      row.reason == Reason::kOutOfMemory && status.message().empty() ? absl::string_view(kNoMemory) : status.message();
+  std::fprintf(stderr, "meshseal %s: %.*s [%s]\n", command, static_cast<int>(text.size()), text.data(), row.slug);
+  return row.exit_code;
 }
 
 bool WantsColour(int stream) {
@@ -108,7 +120,7 @@ bool WantsColour(int stream) {
 int Print(const std::string& command, const std::string& text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   if (written) return 0;
-  return Report(command, Refuse(Reason::kUsage, "standard output cannot be written"));
+  return Report(command.c_str(), Refuse(Reason::kUsage, "standard output cannot be written"));
 }
 
 }  // namespace meshseal::tools

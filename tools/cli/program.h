@@ -33,8 +33,12 @@ class Program {
   std::vector<std::pair<CLI::App*, std::function<int()>>> commands_;
 };
 
-// Prints "meshseal COMMAND: text [reason]" to stderr; the status's exit code. 0 for OK.
-int Report(const std::string& command, const absl::Status& status);
+// What every main() returns: `main`, whose exceptions end in a message and an exit code, that of kOutOfMemory where it
+// runs out of memory.
+int RunMain(int (*main)(int, char**), int argc, char** argv);
+
+// Prints "meshseal COMMAND: text [reason]" to stderr; the status's exit code. 0 for OK. Takes no memory.
+int Report(const char* command, const absl::Status& status);
 
 // Whether `stream` (1 or 2) is a terminal and NO_COLOR is not set.
 bool WantsColour(int stream);

@@ -13,12 +13,31 @@ function(meshseal_options target)
   endif()
 endfunction()
 
+# Precompiles what most sources of a kind of target include; the first target of the kind does it for the others.
+function(meshseal_precompile target kind)
+  if(NOT MESHSEAL_PRECOMPILE)
+    return()
+  endif()
+  get_property(owner GLOBAL PROPERTY meshseal_precompiled_${kind})
+  if(owner)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+    return()
+  endif()
+  target_precompile_headers(${target} PRIVATE
+    <algorithm> <array> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <string> <utility> <variant>
+    <vector> "absl/status/statusor.h" "absl/strings/str_cat.h" "absl/strings/str_format.h" "absl/strings/str_join.h"
+    "absl/strings/str_split.h" "absl/types/span.h" ${ARGN})
+  set_property(GLOBAL PROPERTY meshseal_precompiled_${kind} ${target})
+endfunction()
+
 # meshseal_library(NAME SOURCES a.cc ... DEPENDS target ...)
 function(meshseal_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)  # libmeshseal.so is made of some of them
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS})
   meshseal_options(${name})
+  meshseal_precompile(${name} library)
 endfunction()
 
 # meshseal_program(NAME SOURCES a.cc ... DEPENDS target ...)

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/check/rules.h"
 #include "compiler/driver/compile.h"
 #include "compiler/import/import_model.h"
 #include "compiler/text/render.h"
+#include "schema/format_text.h"
 #include "schema/nearest.h"
 #include "schema/reason.h"
 #include "schema/sealed_plan.h"
@@ -93,7 +93,7 @@ struct ExplainFlags {
 std::string RuleList() {
   std::string text;
   for (const compiler::RuleRow& row : compiler::Rules()) {
-    absl::StrAppendFormat(&text, "%-24s %-7s %s\n", row.slug, row.stage, row.promise);
+    AppendFormat(&text, "%-24s %-7s %s\n", row.slug, row.stage, row.promise);
   }
   return text;
 }
@@ -174,10 +174,8 @@ int RunCompile(const CompileFlags& flags) {
   if (const absl::Status written = WriteWholeFile(flags.output, {result->sealed}); !written.ok()) {
     return Report("compile", written);
   }
-  const absl::StatusOr<SealedPlan> plan = SealedPlan::Open(result->sealed, Policy{});
-  if (!plan.ok()) return Report("compile", plan.status());
   std::fprintf(stderr, "sealed %s: %zu bytes, plan id %s\nnext: meshseal show %s\n", flags.output.c_str(),
-               result->sealed.size(), HexOf(plan->id()).c_str(), flags.output.c_str());
+               result->sealed.size(), HexOf(FactsOf(result->sealed).plan_id).c_str(), flags.output.c_str());
   return 0;
 }
 
@@ -243,4 +241,4 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace meshseal::tools
 
-int main(int argc, char** argv) { return meshseal::tools::Main(argc, argv); }
+int main(int argc, char** argv) { return meshseal::tools::RunMain(meshseal::tools::Main, argc, argv); }

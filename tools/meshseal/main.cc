@@ -8,8 +8,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "schema/format_text.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/program.h"
 
 namespace meshseal::tools {
 namespace {
@@ -22,8 +23,7 @@ std::string Help() {
       "sealed plan, and executes that plan and nothing else on every rank.\n\n"
       "usage: meshseal COMMAND [ARGUMENTS]      meshseal COMMAND --help\n\n";
   for (const CommandRow& row : kCommands) {
-    absl::StrAppendFormat(&text, "  %-9s %s%s\n", row.name, row.summary,
-                          row.program == nullptr ? " (not in this version)" : "");
+    AppendFormat(&text, "  %-9s %s%s\n", row.name, row.summary, row.program == nullptr ? " (not in this version)" : "");
   }
   absl::StrAppend(&text,
                   "\nExamples:\n"
@@ -67,4 +67,4 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace meshseal::tools
 
-int main(int argc, char** argv) { return meshseal::tools::Main(argc, argv); }
+int main(int argc, char** argv) { return meshseal::tools::RunMain(meshseal::tools::Main, argc, argv); }

@@ -1,4 +1,4 @@
-// meshseal-plan: verify, show, diff. Reads plans, never executes them.
+// meshseal-plan: keygen, sign, verify, show, diff. Reads plans, never executes them.
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -11,11 +11,15 @@
 #include "schema/plan_diff_text.h"
 #include "schema/plan_json.h"
 #include "schema/plan_text.h"
+#include "schema/quoted_name.h"
 #include "schema/reason.h"
 #include "schema/seal.h"
 #include "schema/sealed_plan.h"
+#include "schema/status_macros.h"
+#include "tools/cli/plan_source.h"
 #include "tools/cli/policy_flags.h"
 #include "tools/cli/program.h"
+#include "tools/plan/signing.h"
 
 namespace meshseal::tools {
 namespace {
@@ -28,23 +32,54 @@ struct VerifyFlags {
 int RunVerify(const VerifyFlags& flags) {
   const absl::StatusOr<Policy> policy = flags.policy.Resolve();
   if (!policy.ok()) return Report("verify", policy.status());
-  const absl::StatusOr<std::string> file = ReadPlanFile(flags.path);
-  if (!file.ok()) return Report("verify", file.status());
-  const PlanInspection inspection = InspectPlan(*file, *policy);
-  const std::string outcome =
-      inspection.verdict.ok() ? absl::StrCat("sealed, not signed, plan id ", inspection.id) : "refused";
-  const int printed = Print("verify", absl::StrCat(flags.path, ": ", GatesText(inspection), "\n", outcome, "\n"));
+  const absl::StatusOr<PlanSource> source = ReadPlanSource(flags.path);
+  if (!source.ok()) return Report("verify", source.status());
+  const PlanInspection inspection = InspectPlan(source->file, *policy, source->signature);
+  if (ReasonOf(inspection.verdict) == Reason::kOutOfMemory) return Report("verify", inspection.verdict);
+  std::string text = absl::StrCat(flags.path, ": ", GatesText(inspection), "\n");
+  if (!inspection.verdict.ok()) {
+    absl::StrAppend(&text, "refused\n");
+  } else {
+    absl::StrAppend(&text, StandingText(*source, inspection.signer), ", plan id ", inspection.id, "\n");
+  }
+  if (inspection.signer.has_value()) {
+    absl::StrAppend(&text, "key ", KeyIdText(inspection.signer->key_id), ", trusted comment ",
+                    QuotedName(inspection.signer->trusted_comment), "\n");
+  }
+  const int printed = Print("verify", text);
   const int refused = Report("verify", inspection.verdict);
   return refused != 0 ? refused : printed;
 }
 
-std::string StandingOf(const PlanInspection& inspection) {
-  if (!inspection.refused_at.has_value()) return "sealed, not signed";
-  return absl::StrCat("REFUSED at gate '", std::string(GateName(*inspection.refused_at)), "'");
+// For those who only look: who signed a plan is asked, and nothing else.
+absl::StatusOr<Policy> LookingPolicy(const std::string& trust) {
+  Policy policy;
+  policy.allow_unsigned_hosts = true;
+  MESHSEAL_ASSIGN_OR_RETURN(policy.keyring, ReadTrust(trust));
+  return policy;
+}
+
+struct InspectedFile {
+  PlanSource source;
+  PlanInspection inspection;
+
+  std::string standing() const {
+    if (!inspection.refused_at.has_value()) return StandingText(source, inspection.signer);
+    return absl::StrCat("REFUSED at gate '", std::string(GateName(*inspection.refused_at)), "'");
+  }
+};
+
+absl::StatusOr<InspectedFile> Inspect(const std::string& path, const Policy& policy) {
+  InspectedFile inspected;
+  MESHSEAL_ASSIGN_OR_RETURN(inspected.source, ReadPlanSource(path));
+  inspected.inspection = InspectPlan(inspected.source.file, policy, inspected.source.signature);
+  if (ReasonOf(inspected.inspection.verdict) == Reason::kOutOfMemory) return inspected.inspection.verdict;
+  return inspected;
 }
 
 struct ShowFlags {
   std::string path;
+  std::string trust;
   std::optional<uint32_t> rank;
   std::optional<uint32_t> layer;
   std::string format = "text";
@@ -52,11 +87,13 @@ struct ShowFlags {
 };
 
 int RunShow(const ShowFlags& flags) {
-  const absl::StatusOr<std::string> file = ReadPlanFile(flags.path);
-  if (!file.ok()) return Report("show", file.status());
-  const PlanInspection inspection = InspectPlan(*file, Policy{});
+  const absl::StatusOr<Policy> policy = LookingPolicy(flags.trust);
+  if (!policy.ok()) return Report("show", policy.status());
+  const absl::StatusOr<InspectedFile> inspected = Inspect(flags.path, *policy);
+  if (!inspected.ok()) return Report("show", inspected.status());
+  const PlanInspection& inspection = inspected->inspection;
   const bool json = flags.format == "json" || !flags.field.empty();
-  const std::string standing = StandingOf(inspection);
+  const std::string standing = inspected->standing();
   int printed = 0;
   if (inspection.plan.has_value()) {
     const absl::StatusOr<std::string> text =
@@ -73,15 +110,17 @@ int RunShow(const ShowFlags& flags) {
 
 struct DiffFlags {
   Both<std::string> paths;
+  std::string trust;
   std::string format = "text";
 };
 
-PlanFile DescribeFile(const std::string& path, const std::string& file, const PlanInspection& inspection) {
+PlanFile DescribeFile(const std::string& path, const InspectedFile& inspected) {
+  const PlanInspection& inspection = inspected.inspection;
   PlanFile description;
   description.path = path;
   description.id = inspection.id;
-  if (!inspection.id.empty()) description.serial = FactsOf(file).serial;
-  description.standing = StandingOf(inspection);
+  if (!inspection.id.empty()) description.serial = FactsOf(inspected.source.file).serial;
+  description.standing = inspected.standing();
   if (inspection.plan.has_value()) {
     description.title = absl::StrCat(inspection.plan->model_name, " on ", inspection.plan->mesh.name);
   }
@@ -95,19 +134,20 @@ int ReportRefused(const std::string& path, const absl::Status& verdict) {
 }
 
 int RunDiff(const DiffFlags& flags) {
-  const Both<absl::StatusOr<std::string>> files = {ReadPlanFile(flags.paths.a), ReadPlanFile(flags.paths.b)};
+  const absl::StatusOr<Policy> policy = LookingPolicy(flags.trust);
+  if (!policy.ok()) return Report("diff", policy.status());
+  const Both<absl::StatusOr<InspectedFile>> files = {Inspect(flags.paths.a, *policy), Inspect(flags.paths.b, *policy)};
   if (!files.a.ok()) return Report("diff", files.a.status());
   if (!files.b.ok()) return Report("diff", files.b.status());
-  const Both<PlanInspection> read = {InspectPlan(*files.a, Policy{}), InspectPlan(*files.b, Policy{})};
+  const Both<const PlanInspection*> read = {&files.a->inspection, &files.b->inspection};
   std::optional<PlanDiff> diff;
-  if (read.a.plan.has_value() && read.b.plan.has_value()) diff = DiffPlans(*read.a.plan, *read.b.plan);
-  const Both<PlanFile> described = {DescribeFile(flags.paths.a, *files.a, read.a),
-                                    DescribeFile(flags.paths.b, *files.b, read.b)};
+  if (read.a->plan.has_value() && read.b->plan.has_value()) diff = DiffPlans(*read.a->plan, *read.b->plan);
+  const Both<PlanFile> described = {DescribeFile(flags.paths.a, *files.a), DescribeFile(flags.paths.b, *files.b)};
   const PlanDiff* found = diff.has_value() ? &*diff : nullptr;
   const int printed =
       Print("diff", flags.format == "json" ? PlanDiffJson(described, found) : PlanDiffText(described, found));
-  const int refused_a = ReportRefused(flags.paths.a, read.a.verdict);
-  const int refused_b = ReportRefused(flags.paths.b, read.b.verdict);
+  const int refused_a = ReportRefused(flags.paths.a, read.a->verdict);
+  const int refused_b = ReportRefused(flags.paths.b, read.b->verdict);
   if (refused_a != 0) return refused_a;
   if (refused_b != 0) return refused_b;
   if (printed != 0) return printed;
@@ -118,16 +158,44 @@ int Main(int argc, char** argv) {
   Program program("meshseal-plan");
 
   VerifyFlags verify;
-  CLI::App& verify_command = program.Add("verify", {"verify tiny-ep4.mseal", "verify tiny-ep4.mseal --min-serial 12"},
-                                         [&verify] { return RunVerify(verify); });
+  CLI::App& verify_command =
+      program.Add("verify", {"verify tiny-ep4.mseal --min-serial 12", "verify tiny-ep4.mseal --trust keyring"},
+                  [&verify] { return RunVerify(verify); });
   verify_command.add_option("PLAN", verify.path, "a sealed plan")->required();
   verify.policy.AddTo(verify_command);
+
+  KeygenFlags keygen;
+  CLI::App& keygen_command = program.Add("keygen",
+                                         {"keygen -p build-key.pub -s build-key.key",
+                                          "keygen -p spare.pub -s spare.key --password --password-cost interactive"},
+                                         [&keygen] { return Report("keygen", Keygen(keygen)); });
+  keygen_command.add_option("-p,--public", keygen.public_path, "the public key to write; minisign reads it")
+      ->required();
+  keygen_command.add_option("-s,--secret", keygen.secret_path, "the secret key to write; minisign reads it")
+      ->required();
+  keygen_command.add_flag("--password", keygen.password, "encrypt the secret key; asked for, or a line of stdin");
+  keygen_command
+      .add_option("--password-cost", keygen.password_cost,
+                  "memory for a try of a password: interactive (16 MiB) or sensitive (1 GiB)")
+      ->check(CLI::IsMember({"interactive", "sensitive"}));
+
+  SignFlags sign;
+  CLI::App& sign_command = program.Add(
+      "sign",
+      {"sign -s build-key.key tiny-ep4.mseal", "sign -s build-key.key tiny-ep4.mseal --comment 'reviewed, serial 12'"},
+      [&sign] { return Report("sign", Sign(sign)); });
+  sign_command.add_option("PLAN", sign.plan_path, "a sealed plan; PLAN.minisig is written")->required();
+  sign_command
+      .add_option("-s,--secret", sign.secret_path, "the secret key; its password is asked for, or a line of stdin")
+      ->required();
+  sign_command.add_option("--comment", sign.comment, "the trusted comment, which is signed too");
 
   ShowFlags show;
   CLI::App& show_command =
       program.Add("show", {"show tiny-ep4.mseal --rank 3", "show tiny-ep4.mseal --field /degrees/ep"},
                   [&show] { return RunShow(show); });
   show_command.add_option("PLAN", show.path, "a sealed plan; of a refused one, what can be read is shown")->required();
+  AddTrust(show_command, show.trust);
   show_command.add_option("--rank", show.rank, "list this rank's programs");
   show_command.add_option("--layer", show.layer, "list this layer's programs");
   show_command.add_option("--format", show.format, "text, or json (versioned, stable)")
@@ -142,6 +210,7 @@ int Main(int argc, char** argv) {
   diff_command.add_option("A", diff.paths.a, "a sealed plan; of a refused one, what can be read is compared")
       ->required();
   diff_command.add_option("B", diff.paths.b, "the plan that would replace it")->required();
+  AddTrust(diff_command, diff.trust);
   diff_command.add_option("--format", diff.format, "text, or json (versioned, stable)")
       ->check(CLI::IsMember({"text", "json"}));
 
@@ -151,4 +220,4 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace meshseal::tools
 
-int main(int argc, char** argv) { return meshseal::tools::Main(argc, argv); }
+int main(int argc, char** argv) { return meshseal::tools::RunMain(meshseal::tools::Main, argc, argv); }

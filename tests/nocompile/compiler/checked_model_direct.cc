@@ -1,4 +1,4 @@
-// Documents taken for checked ones.
+// Documents that hold their own rules, taken for ones that hold every rule.
 // AS: tools/compile/main.cc
 // EXPECT-gcc: is private within this context
 // EXPECT-clang: calling a private constructor of class
@@ -9,10 +9,10 @@
 namespace meshseal::compiler {
 
 #ifdef MESHSEAL_BYPASS
-CheckedModel Skip(Inputs inputs) { return CheckedModel(std::move(inputs)); }
+CheckedModel Skip(CheckedDocuments documents) { return CheckedModel(std::move(documents)); }
 #else
-std::optional<CheckedModel> Ask(Inputs inputs, Diagnostics& diagnostics) {
-  return Check(std::move(inputs), diagnostics);
+std::optional<CheckedModel> Ask(CheckedDocuments documents, Diagnostics& diagnostics) {
+  return CheckDeployment(std::move(documents), diagnostics);
 }
 #endif
 

@@ -1,0 +1,96 @@
+/* A program in C against libmeshseal.so: refuses what is not sealed, then runs a layer and compares it with what was
+ * recorded. Started by ranks_c_api_test.cc.
+ *
+ * Usage: c_program PLAN WEIGHTS TOKENS HIDDEN_IN HIDDEN_OUT    the last two hold float32, row by row
+ * Exit 0: everything was as it should be; the first thing that was not is printed. */
+#include <math.h>
+#include <meshseal/meshseal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REQUIRE(condition)                                                    \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                                \
+    }                                                                         \
+  } while (0)
+
+static void* read_file(const char* path, size_t* size) {
+  FILE* file = fopen(path, "rb");
+  long end = 0;
+  void* bytes = NULL;
+  REQUIRE(file != NULL);
+  REQUIRE(fseek(file, 0, SEEK_END) == 0);
+  end = ftell(file);
+  REQUIRE(end > 0);
+  rewind(file);
+  bytes = malloc((size_t)end);
+  REQUIRE(bytes != NULL);
+  REQUIRE(fread(bytes, 1, (size_t)end, file) == (size_t)end);
+  fclose(file);
+  *size = (size_t)end;
+  return bytes;
+}
+
+static void succeed(meshseal_error* error) {
+  if (error == NULL) return;
+  fprintf(stderr, "%s: %s\n", meshseal_error_reason(error), meshseal_error_text(error));
+  meshseal_error_free(error);
+  exit(1);
+}
+
+static void fail(meshseal_error* error, int exit_code, const char* reason) {
+  REQUIRE(error != NULL);
+  REQUIRE(meshseal_error_exit_code(error) == exit_code);
+  REQUIRE(strcmp(meshseal_error_reason(error), reason) == 0);
+  REQUIRE(strlen(meshseal_error_text(error)) > 0);
+  meshseal_error_free(error);
+}
+
+int main(int argc, char** argv) {
+  const meshseal_policy policy = MESHSEAL_POLICY;
+  meshseal_session_options options = MESHSEAL_SESSION_OPTIONS;
+  meshseal_plan* plan = NULL;
+  meshseal_session* session = NULL;
+  size_t size = 0;
+  size_t input_size = 0;
+  size_t expected_size = 0;
+  REQUIRE(argc == 6);
+  REQUIRE(meshseal_abi_version() == MESHSEAL_ABI_VERSION);
+
+  unsigned char* bytes = read_file(argv[1], &size);
+  bytes[size - 1] ^= 1;
+  fail(meshseal_plan_open(bytes, size, NULL, 0, &policy, &plan), 3, "digest.payload");
+  REQUIRE(plan == NULL);
+  bytes[size - 1] ^= 1;
+  succeed(meshseal_plan_open(bytes, size, NULL, 0, &policy, &plan));
+  free(bytes);
+  REQUIRE(strlen(meshseal_plan_id(plan)) == 64);
+  REQUIRE(meshseal_plan_signer(plan) == NULL);
+
+  options.weights = argv[2];
+  options.unverified_weights = 1;
+  succeed(meshseal_session_create(plan, &options, &session));
+
+  const uint32_t tokens = (uint32_t)atoi(argv[3]);
+  const size_t elements = (size_t)tokens * meshseal_plan_hidden(plan);
+  float* hidden = read_file(argv[4], &input_size);
+  float* expected = read_file(argv[5], &expected_size);
+  REQUIRE(input_size == elements * sizeof(float));
+  REQUIRE(expected_size == input_size);
+  float* output = malloc(input_size);
+  REQUIRE(output != NULL);
+  succeed(meshseal_session_run_layer(session, 0, MESHSEAL_PREFILL, tokens, hidden, output, elements));
+  float largest = 0;
+  for (size_t i = 0; i < elements; ++i) largest = fmaxf(largest, fabsf(expected[i]));
+  for (size_t i = 0; i < elements; ++i) REQUIRE(fabsf(output[i] - expected[i]) <= 2e-6f * largest);
+
+  free(hidden);
+  free(expected);
+  free(output);
+  meshseal_session_destroy(session);
+  meshseal_plan_close(plan);
+  return 0;
+}
