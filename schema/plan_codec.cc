@@ -284,15 +284,21 @@ class Decoder {
     return plan;
   }
 
-  // Why the content is incomplete; null when it is not.
-  const char* fault() const { return fault_; }
+  // Why the content is incomplete; OK when it is not.
+  absl::Status fault() const {
+    if (fault_ == Fault::kShared) return Refuse(Reason::kSharedChildren, "children are shared between tables");
+    if (fault_ == Fault::kMisaligned) return Refuse(Reason::kMisaligned, "a vector is misaligned");
+    return absl::OkStatus();
+  }
 
  private:
+  enum class Fault : uint8_t { kNone, kShared, kMisaligned };
+
   // Whether a child of `bytes` may be read; without shared children, all of them together fit the payload.
   bool Take(size_t bytes) {
-    if (bytes > left_) fault_ = "children are shared between tables";
+    if (bytes > left_) fault_ = Fault::kShared;
     left_ -= std::min(bytes, left_);
-    return fault_ == nullptr;
+    return fault_ == Fault::kNone;
   }
 
   std::string Text(const flatbuffers::String* from) { return Take(from->size()) ? from->str() : std::string(); }
@@ -323,7 +329,7 @@ class Decoder {
   template <class T, class Wire, class F>
   std::vector<T> Structs(const Vector<const Wire*>* from, F make) {
     std::vector<T> items;
-    if (IsMisaligned<Wire>(*from)) fault_ = "a vector is misaligned";
+    if (IsMisaligned<Wire>(*from)) fault_ = Fault::kMisaligned;
     if (!Take(from->size() * sizeof(Wire))) return items;
     items.reserve(from->size());
     for (const Wire* item : *from) items.push_back(make(*item));
@@ -332,7 +338,7 @@ class Decoder {
 
   template <class T>
   std::vector<T> Scalars(const Vector<T>* from) {
-    if (IsMisaligned<T>(*from)) fault_ = "a vector is misaligned";
+    if (IsMisaligned<T>(*from)) fault_ = Fault::kMisaligned;
     if (!Take(from->size() * sizeof(T))) return {};
     return {from->begin(), from->end()};
   }
@@ -496,7 +502,7 @@ class Decoder {
   }
 
   size_t left_;
-  const char* fault_ = nullptr;
+  Fault fault_ = Fault::kNone;
 };
 
 }  // namespace
@@ -522,7 +528,7 @@ absl::StatusOr<Plan> DecodePlan(absl::string_view payload) {
   }
   Decoder decoder(payload.size());
   Plan plan = decoder.Decode(root);
-  if (decoder.fault() != nullptr) return Refuse(Reason::kFlatBuffer, decoder.fault());
+  MESHSEAL_RETURN_IF_ERROR(decoder.fault());
   if (plan.schema_fingerprint != SchemaFingerprint()) {
     return Refuse(Reason::kPlanFormat,
                   absl::StrCat("plan of schema ", HexOf(plan.schema_fingerprint).substr(0, 16), ", this version has ",

@@ -302,9 +302,9 @@ std::map<std::string, Forgery> Forgeries() {
       SignedPlan(plan, "[grammar-holds] layer 0 decode: step 2 is down, expected activation");
 
   rows["F20 numbers that are misaligned"] =
-      SignedForgery(Sealed(MisalignedPayload()), "structure.flatbuffer", "a vector is misaligned");
+      SignedForgery(Sealed(MisalignedPayload()), "structure.misaligned", "a vector is misaligned");
   rows["F21 900,000 names of one table"] =
-      SignedForgery(Sealed(AliasedPayload()), "structure.flatbuffer", "children are shared between tables");
+      SignedForgery(Sealed(AliasedPayload()), "structure.shared-children", "children are shared between tables");
 
   // Ranks talk in two ways. Stages hand over where one ends and the next begins: a sender without receiver is a stage
   // too few. All ranks of a group call the one collective: a rank that does not is an axis too few, or a program

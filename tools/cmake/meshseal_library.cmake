@@ -25,8 +25,8 @@ function(meshseal_precompile target kind)
   endif()
   target_precompile_headers(${target} PRIVATE
     <algorithm> <array> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <string> <utility> <variant>
-    <vector> "absl/status/statusor.h" "absl/strings/str_cat.h" "absl/strings/str_format.h" "absl/strings/str_join.h"
-    "absl/strings/str_split.h" "absl/types/span.h" ${ARGN})
+    <vector> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h> <absl/strings/str_join.h>
+    <absl/strings/str_split.h> <absl/types/span.h> ${ARGN})
   set_property(GLOBAL PROPERTY meshseal_precompiled_${kind} ${target})
 endfunction()
 
