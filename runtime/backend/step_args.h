@@ -59,6 +59,8 @@ struct RouteArgs {
   StepShape shape;
   Router router;
   WeightMatrix weight;          // [E, H]
+  WeightMatrix bias;            // [1, E], added to the logits; no columns where the layer has none
+  WeightMatrix selection_bias;  // [1, E], added to what is compared, not to the weights; likewise
   absl::Span<const float> x;    // [T, H]
   absl::Span<int32_t> experts;  // out [T*k]
   absl::Span<float> weights;    // out [T*k]
@@ -106,7 +108,7 @@ struct UnscatterArgs {
 struct ActivationArgs {
   StepShape shape;
   OwnedSlots owned;
-  ActivationKind kind = ActivationKind::kInvalid;
+  meshseal::Activation activation;
   absl::Span<const float> gate_up;  // [T*k, 2C]
   absl::Span<float> out;            // [T*k, C]
 };

@@ -157,7 +157,8 @@ absl::Status RankExecutor::RunBackendStep(const Frame& frame, const BoundStep& s
   const uint64_t columns = shape.columns;
   switch (step.kind) {
     case StepKind::kRoute:
-      return backend_->Route({shape, layer.router, frame.weights().router, frame.Tokens(in), frame.ExpertIds(out),
+      return backend_->Route({shape, layer.router, frame.weights().router, frame.weights().router_bias,
+                              frame.weights().selection_bias, frame.Tokens(in), frame.ExpertIds(out),
                               frame.ExpertWeights(out)});
     case StepKind::kScatter:
       return backend_->Scatter({shape, frame.Owned(in2), frame.program().local_experts(), frame.program().tile_rows(),
@@ -174,7 +175,7 @@ absl::Status RankExecutor::RunBackendStep(const Frame& frame, const BoundStep& s
           {shape, frame.GroupingAt(in2), frame.Grouped(in, 2 * columns), frame.Slots(out, 2 * columns)});
     case StepKind::kActivation:
       return backend_->Activation(
-          {shape, frame.Owned(in2), layer.activation.kind, frame.Slots(in, 2 * columns), frame.Slots(out, columns)});
+          {shape, frame.Owned(in2), layer.activation, frame.Slots(in, 2 * columns), frame.Slots(out, columns)});
     case StepKind::kDown:
       return backend_->Down({shape, frame.Owned(in2), layer.down_basis, experts, frame.Slots(in, columns),
                              frame.Slots(out, hidden), frame.counters()});

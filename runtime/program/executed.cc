@@ -35,11 +35,13 @@ void CheckTensor(const TensorClass& tensor, Lacking& lacking) {
   const std::string name = absl::StrCat("tensor ", WordOf(tensor.role));
   const bool plain = tensor.dtype == DType::kF32 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kBf16;
   const bool known = tensor.role == TensorRole::kRouter || tensor.role == TensorRole::kGate ||
-                     tensor.role == TensorRole::kUp || tensor.role == TensorRole::kDown;
+                     tensor.role == TensorRole::kUp || tensor.role == TensorRole::kDown ||
+                     tensor.role == TensorRole::kRouterBias || tensor.role == TensorRole::kSelectionBias;
   lacking.If(!known, name);
   if (!known) return;
   lacking.If(!plain, absl::StrCat(name, " of ", std::string(DTypeName(tensor.dtype))));
   lacking.If(tensor.rotation > 0, absl::StrCat(name, " with a rotation"));
+  if (tensor.role == TensorRole::kRouterBias || tensor.role == TensorRole::kSelectionBias) return;
   const bool router = tensor.role == TensorRole::kRouter;
   lacking.If(!router && tensor.shape.front() == ShapeAxis::kExperts, absl::StrCat(name, " of all experts in one"));
   const ShapeAxis inputs = tensor.role == TensorRole::kDown ? ShapeAxis::kIntermediate : ShapeAxis::kHidden;
@@ -48,11 +50,11 @@ void CheckTensor(const TensorClass& tensor, Lacking& lacking) {
 
 void CheckLayers(const LayerClass& c, Lacking& lacking) {
   const Router& router = c.router;
-  lacking.Unless("router.scoring", router.scoring, {Scoring::kSoftmax});
-  lacking.Unless("router.renormalize", router.renormalize, {Renormalize::kNone, Renormalize::kSum});
+  lacking.Unless("router.scoring", router.scoring,
+                 {Scoring::kSoftmax, Scoring::kSigmoid, Scoring::kSqrtSoftplus, Scoring::kSparsemixer});
   lacking.Unless("router.weight_applied", router.weight_applied, {WeightPoint::kOutput});
-  lacking.If(router.groups.count > 0, "router.groups");
-  lacking.Unless("activation", c.activation.kind, {ActivationKind::kSwiGlu});
+  lacking.Unless("activation", c.activation.kind,
+                 {ActivationKind::kSwiGlu, ActivationKind::kSwiGluOai, ActivationKind::kSwiGluPreclamp});
   lacking.If(c.shared_expert.width > 0, "a shared expert");
   lacking.Unless("activation_basis.gate_up", c.gate_up_basis, {Basis::kF32, Basis::kBf16});
   lacking.Unless("activation_basis.down", c.down_basis, {Basis::kF32, Basis::kBf16});

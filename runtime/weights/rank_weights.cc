@@ -1,6 +1,7 @@
 #include "runtime/weights/rank_weights.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/formats/format.h"
 #include "runtime/program/rank_facts.h"
 #include "schema/mesh_view.h"
 #include "schema/reason.h"
@@ -10,7 +11,7 @@ namespace meshseal::runtime {
 
 absl::StatusOr<WeightMatrix> RankWeights::Place(const TensorClass& tensor, Atom atom) {
   const std::optional<uint64_t> row_bytes = BytesOf(tensor.dtype, atom.block.columns);
-  if (!CanDecode(tensor.dtype) || !row_bytes.has_value()) {
+  if (FindFormat(tensor.dtype) == nullptr || !row_bytes.has_value()) {
     return Refuse(Reason::kNotBuilt,
                   absl::StrCat("tensor '", tensor.name, "': weights of dtype ", DTypeName(tensor.dtype)));
   }
@@ -58,8 +59,14 @@ absl::StatusOr<RankWeights> RankWeights::Reserve(const SealedPlan& sealed, uint3
       const WeightFiles::Block whole_router = {0, c.experts, 0, plan.hidden};
       const WeightFiles::Block own_rows = {columns.begin, columns.size(), 0, plan.hidden};
       const WeightFiles::Block own_columns = {0, plan.hidden, columns.begin, columns.size()};
+      const WeightFiles::Block whole_vector = {0, 1, 0, c.experts};
       if (tensor.role == TensorRole::kRouter) {
         MESHSEAL_RETURN_IF_ERROR(place(0, whole_router, &view.router));
+        continue;
+      }
+      if (tensor.role == TensorRole::kRouterBias || tensor.role == TensorRole::kSelectionBias) {
+        const bool selects = tensor.role == TensorRole::kSelectionBias;
+        MESHSEAL_RETURN_IF_ERROR(place(0, whole_vector, selects ? &view.selection_bias : &view.router_bias));
         continue;
       }
       for (size_t local = 0; local < owned.size(); ++local) {

@@ -24,7 +24,9 @@ struct ExpertWeights {
 
 // One layer's weights on this rank.
 struct LayerWeights {
-  WeightMatrix router;                 // [experts of the layer, H], whole on every rank
+  WeightMatrix router;                 // [E, H], E experts of the layer; whole on every rank, like its biases
+  WeightMatrix router_bias;            // [1, E]; without columns where the layer has none
+  WeightMatrix selection_bias;         // likewise
   std::vector<ExpertWeights> experts;  // by local number
 };
 

@@ -21,6 +21,11 @@ std::string AxesText(absl::Span<const ShapeAxis> axes) {
   return absl::StrJoin(axes, ", ", [](std::string* out, ShapeAxis axis) { absl::StrAppend(out, WordOf(axis)); });
 }
 
+// Whether a layer has one such tensor, and not one for each expert.
+bool IsOfLayer(TensorRole role) {
+  return role == TensorRole::kRouter || role == TensorRole::kRouterBias || role == TensorRole::kSelectionBias;
+}
+
 bool IsIgnored(const Plan& plan, absl::string_view name) {
   for (const std::string& pattern : plan.ignored_tensors) {
     if (MatchesPattern(pattern, name)) return true;
@@ -67,7 +72,7 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const SealedPlan& sealed, const st
     for (const LayerRange& range : c.layers) {
       for (uint32_t layer = range.first; layer < range.last; ++layer) {
         for (const TensorClass& tensor : c.tensors) {
-          const uint32_t count = tensor.role == TensorRole::kRouter ? 1 : c.experts;
+          const uint32_t count = IsOfLayer(tensor.role) ? 1 : c.experts;
           for (uint32_t expert = 0; expert < count; ++expert) {
             MESHSEAL_ASSIGN_OR_RETURN(const TensorEntry* const entry,
                                       files.CheckedEntry(plan, c, tensor, layer, expert));
@@ -107,21 +112,24 @@ absl::StatusOr<const TensorEntry*> WeightFiles::CheckedEntry(const Plan& plan, c
 absl::Status WeightFiles::Read(const TensorClass& tensor, uint32_t layer, uint32_t expert, const Block& block,
                                absl::Span<std::byte> out) const {
   MESHSEAL_ASSIGN_OR_RETURN(const TensorEntry* const entry, file_.Find(TensorName(tensor.name, layer, expert)));
-  if (entry->shape.size() != 2 || block.first_row + block.rows > entry->shape[0] ||
-      block.first_column + block.columns > entry->shape[1]) {
+  const bool is_row = entry->shape.size() == 1;
+  const bool is_matrix = entry->shape.size() == 2;
+  const uint64_t rows = is_matrix ? entry->shape[0] : 1;
+  const uint64_t columns = is_row || is_matrix ? entry->shape.back() : 0;
+  if (!(is_row || is_matrix) || block.first_row + block.rows > rows || block.first_column + block.columns > columns) {
     return Refuse(Reason::kBug, absl::StrCat(path_, ": tensor '", entry->name, "': a block outside its shape ",
                                              ShapeText(entry->shape)));
   }
   // The header proved that the whole tensor lies in the file, so none of this can wrap.
-  const uint64_t row_bytes = (entry->end - entry->begin) / entry->shape[0];
-  const uint64_t element_bytes = row_bytes / entry->shape[1];
+  const uint64_t row_bytes = (entry->end - entry->begin) / rows;
+  const uint64_t element_bytes = row_bytes / columns;
   const uint64_t block_row_bytes = block.columns * element_bytes;
   if (out.size() != block.rows * block_row_bytes) {
     return Refuse(Reason::kBug, absl::StrCat(path_, ": tensor '", entry->name, "': ", out.size(),
                                              " bytes for a block of ", block.rows * block_row_bytes));
   }
   const uint64_t begin = entry->begin + block.first_row * row_bytes;
-  if (block.columns == entry->shape[1]) return file_.Read(begin, out);
+  if (block.columns == columns) return file_.Read(begin, out);
   for (uint64_t row = 0; row < block.rows; ++row) {
     MESHSEAL_RETURN_IF_ERROR(file_.Read(begin + row * row_bytes + block.first_column * element_bytes,
                                         out.subspan(row * block_row_bytes, block_row_bytes)));

@@ -30,7 +30,8 @@ class WeightFiles {
   static absl::StatusOr<WeightFiles> Open(const SealedPlan& plan, const std::filesystem::path& folder);
 
   // Columns [first_column, first_column + columns) of rows [first_row, first_row + rows) of a tensor with two
-  // axes, row by row without gaps into `out`, whose size is theirs. `layer` and `expert` complete the name.
+  // axes, or with one, which is a row; row by row without gaps into `out`, whose size is theirs. `layer` and `expert`
+  // complete the name.
   struct Block {
     uint64_t first_row = 0;
     uint64_t rows = 0;

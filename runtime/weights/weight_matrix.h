@@ -10,10 +10,8 @@
 
 namespace meshseal::runtime {
 
-// Whether DecodeRow knows `dtype`.
-bool CanDecode(DType dtype);
-
-// out.size() elements of `dtype`, which CanDecode, from `bytes` (any alignment) to float32; exact.
+// out.size() elements, whole blocks, of `dtype`, which has a format (formats/format.h), from `bytes` (any alignment) to
+// float32.
 void DecodeRow(DType dtype, const std::byte* bytes, absl::Span<float> out);
 
 // A view; row-major without gaps. Its bytes are immutable once loaded, so it may be read from several

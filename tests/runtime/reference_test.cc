@@ -55,8 +55,14 @@ Routed Route(const Router& router, const std::vector<float>& logits, uint32_t to
   routed.weights.resize(top_k);
   StepShape shape = Shape(1, top_k, 1);
   shape.first_token = 41;
-  routed.status = SingleSteps().Route({shape, router, Matrix(logits, static_cast<uint32_t>(logits.size())), x,
-                                       absl::MakeSpan(routed.experts), absl::MakeSpan(routed.weights)});
+  routed.status = SingleSteps().Route({shape,
+                                       router,
+                                       Matrix(logits, static_cast<uint32_t>(logits.size())),
+                                       {},
+                                       {},
+                                       x,
+                                       absl::MakeSpan(routed.experts),
+                                       absl::MakeSpan(routed.weights)});
   return routed;
 }
 
@@ -229,11 +235,13 @@ TEST(ActivationTest, SwiGluOfLargeGates) {
   const std::vector<int32_t> local = {0};
   const std::vector<float> gate_up = {1e30f, -1e30f, 0, 2, 3, 5};
   std::vector<float> out(3);
-  ASSERT_TRUE(
-      SingleSteps()
-          .Activation(
-              {Shape(1, 1, 1, 3), {{experts, weights}, local}, ActivationKind::kSwiGlu, gate_up, absl::MakeSpan(out)})
-          .ok());
+  ASSERT_TRUE(SingleSteps()
+                  .Activation({Shape(1, 1, 1, 3),
+                               {{experts, weights}, local},
+                               Activation{ActivationKind::kSwiGlu, 0, 0},
+                               gate_up,
+                               absl::MakeSpan(out)})
+                  .ok());
   EXPECT_EQ(out, (std::vector<float>{2e30f, 0, 0}));
 }
 
@@ -243,13 +251,57 @@ TEST(ActivationTest, LeavesSlotsOfOtherRanksAlone) {
   const std::vector<int32_t> local = {-1, 0};
   const std::vector<float> gate_up = {1, 1, 1, 1};
   std::vector<float> out = {7, 7};
-  ASSERT_TRUE(
-      SingleSteps()
-          .Activation(
-              {Shape(1, 2, 1), {{experts, weights}, local}, ActivationKind::kSwiGlu, gate_up, absl::MakeSpan(out)})
-          .ok());
+  ASSERT_TRUE(SingleSteps()
+                  .Activation({Shape(1, 2, 1),
+                               {{experts, weights}, local},
+                               Activation{ActivationKind::kSwiGlu, 0, 0},
+                               gate_up,
+                               absl::MakeSpan(out)})
+                  .ok());
   EXPECT_EQ(out[0], 7);
   EXPECT_NEAR(out[1], 1 / (1 + std::exp(-1.0)), 1e-7);
+}
+
+// The values are those of the families' public code (gpt-oss, DeepSeek-V4).
+TEST(ActivationTest, ClampedRules) {
+  const std::vector<int32_t> experts = {0};
+  const std::vector<float> weights = {1};
+  const std::vector<int32_t> local = {0};
+  const auto activate = [&](const Activation& rule, float gate, float up) {
+    const std::vector<float> gate_up = {gate, up};
+    float out = NAN;
+    const absl::Status status =
+        SingleSteps().Activation({Shape(1, 1, 1), {{experts, weights}, local}, rule, gate_up, absl::MakeSpan(&out, 1)});
+    EXPECT_TRUE(status.ok()) << status;
+    return out;
+  };
+  const Activation oai = {ActivationKind::kSwiGluOai, 1.702f, 7};
+  EXPECT_NEAR(activate(oai, 1, 2), 2.537387, 1e-6);
+  EXPECT_NEAR(activate(oai, 9, -8.5), -41.999719, 1e-5);
+  EXPECT_NEAR(activate(oai, -9, 0.5), -0.000003, 1e-6);
+  const Activation preclamp = {ActivationKind::kSwiGluPreclamp, 0, 10};
+  EXPECT_NEAR(activate(preclamp, 1, 2), 1.462117, 1e-6);
+  EXPECT_NEAR(activate(preclamp, 12, -11), -99.99546, 1e-5);
+  EXPECT_NEAR(activate({ActivationKind::kSwiGlu, 0, 0}, 12, -11), -131.999189, 1e-5);
+}
+
+TEST(RouteTest, BiasesEnterWhereTheyShould) {
+  const std::vector<float> x = {1};
+  const std::vector<float> logits = {1, 2, 3, 4};
+  const std::vector<float> bias = {5, 0, 0, 0};
+  std::vector<int32_t> experts(2);
+  std::vector<float> weights(2);
+  const auto route = [&](bool logit_bias, bool selection_bias) {
+    return SingleSteps().Route(
+        {Shape(1, 2, 1), kRouter, Matrix(logits, 4), logit_bias ? Matrix(bias, 1) : WeightMatrix{},
+         selection_bias ? Matrix(bias, 1) : WeightMatrix{}, x, absl::MakeSpan(experts), absl::MakeSpan(weights)});
+  };
+  ASSERT_TRUE(route(true, false).ok());  // logits 6, 2, 3, 4
+  EXPECT_EQ(experts, (std::vector<int32_t>{0, 3}));
+  EXPECT_NEAR(weights[0], std::exp(6.0) / (std::exp(6.0) + std::exp(2.0) + std::exp(3.0) + std::exp(4.0)), 1e-6);
+  ASSERT_TRUE(route(false, true).ok());  // compared with 5 more, weighed without
+  EXPECT_EQ(experts, (std::vector<int32_t>{0, 3}));
+  EXPECT_NEAR(weights[0], std::exp(1.0) / (std::exp(1.0) + std::exp(2.0) + std::exp(3.0) + std::exp(4.0)), 1e-6);
 }
 
 TEST(DotTest, RoundsOnceAndInIndexOrder) {

@@ -63,7 +63,9 @@ Checkpoint RandomCheckpoint(const Plan& plan, uint32_t seed) {
     for (const LayerRange& range : c.layers) {
       for (uint32_t layer = range.first; layer < range.last; ++layer) {
         for (const TensorClass& tensor : c.tensors) {
-          const uint32_t count = tensor.role == TensorRole::kRouter ? 1 : c.experts;
+          const bool of_layer = tensor.role == TensorRole::kRouter || tensor.role == TensorRole::kRouterBias ||
+                                tensor.role == TensorRole::kSelectionBias;
+          const uint32_t count = of_layer ? 1 : c.experts;
           for (uint32_t expert = 0; expert < count; ++expert) {
             NamedTensor named;
             named.name = TensorName(tensor.name, layer, expert);

@@ -213,8 +213,9 @@ TEST_F(CompileTest, MemoryThatDoesNotFitIsNamed) {
 TEST_F(CompileTest, SizesThatOverflowAreRefused) {
   Edit("deployments/tiny-ep4.yaml", "decode_tokens: 192, decode_buckets: [1, 8, 64, 192]",
        "decode_tokens: 16777216, decode_buckets: [16777216]");
-  Edit("models/tiny-qwen3-moe.yaml", "experts: 16\n", "experts: 1048576\n");
-  Edit("models/tiny-qwen3-moe.yaml", "experts_per_token: 4", "experts_per_token: 1048576");
+  Edit("models/tiny-qwen3-moe.yaml", "experts: 16\n", "experts: 65536\n");
+  Edit("models/tiny-qwen3-moe.yaml", "experts_per_token: 4", "experts_per_token: 65536");
+  Edit("models/tiny-qwen3-moe.yaml", "intermediate_size: 128", "intermediate_size: 1048576");
   Edit("models/tiny-qwen3-moe.yaml", "hidden_size: 256", "hidden_size: 1048576");
   EXPECT_EQ(Rules(Request("tiny-ep4")), std::vector<std::string>{"memory-fits"});
 }
