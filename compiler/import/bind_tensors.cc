@@ -77,6 +77,24 @@ std::string Mxfp4ScaleName(absl::string_view weight) {
   return Beside(weight, ".scale");
 }
 
+template <class T>
+bool HoldTheSame(const std::optional<Spanned<T>>& a, const std::optional<Spanned<T>>& b) {
+  return a.has_value() == b.has_value() && (!a.has_value() || a->value == b->value);
+}
+
+bool AreStoredAlike(const std::optional<SideTensorSpec>& a, const std::optional<SideTensorSpec>& b) {
+  if (!a.has_value() || !b.has_value()) return a.has_value() == b.has_value();
+  return a->name.value == b->name.value && a->dtype.value == b->dtype.value && HoldTheSame(a->block, b->block) &&
+         a->applies.value == b->applies.value && HoldTheSame(a->of, b->of);
+}
+
+// Whether one row of a manifest says both.
+bool AreStoredAlike(const TensorSpec& a, const TensorSpec& b) {
+  return a.name.value == b.name.value && a.dtype.value == b.dtype.value && a.shape.value == b.shape.value &&
+         HoldTheSame(a.layout, b.layout) && HoldTheSame(a.rotation, b.rotation) && AreStoredAlike(a.scale, b.scale) &&
+         AreStoredAlike(a.scale_2, b.scale_2) && AreStoredAlike(a.input_scale, b.input_scale);
+}
+
 class Binder {
  public:
   Binder(const TensorNames& names, const std::optional<Quantization>& quantization, ModelFacts& facts)
@@ -407,10 +425,9 @@ class Binder {
         if (!IsRead(row.role, family_, moe(), tabled_.count(layers_[i]) != 0)) continue;
         read = true;
         MESHSEAL_ASSIGN_OR_RETURN(specs[i], Bind(row, layers_[i], 0, nullptr));
-        const std::string line = LineOf(*specs[i]);
         for (uint32_t expert = 1; per_expert && look_at_all && expert < experts_[i]; ++expert) {
           MESHSEAL_ASSIGN_OR_RETURN(const TensorSpec other, Bind(row, layers_[i], expert, &*specs[i]));
-          if (LineOf(other) == line) continue;
+          if (AreStoredAlike(other, *specs[i])) continue;
           return RefuseTensor(TensorName(PatternOf(row), layers_[i], expert),
                               absl::StrCat("is stored as ", DTypeName(other.dtype.value), ", that of expert 0 as ",
                                            DTypeName(specs[i]->dtype.value), ", or with other scales"));
@@ -425,12 +442,6 @@ class Binder {
       rows_.push_back(std::move(specs));
     }
     return absl::OkStatus();
-  }
-
-  static std::string LineOf(const TensorSpec& spec) {
-    MoeSpec moe;
-    moe.tensors.push_back(spec);
-    return MoeLine(moe);
   }
 
   // The number of the extra block a tensor belongs to.
