@@ -69,7 +69,7 @@ TEST(Keyring, WhatIsNotUnderstoodIsRefused) {
   EXPECT_EQ(with("min-serials", std::string(kMaxKeyringList + 1, '\n')),
             "min-serials: 1048577 bytes, expected at most 1048576");
   for (const char* line : {"1", "1 ", " 1 a", "-1 a", "+1 a", "1.0 a", "0x1 a", "18446744073709551616 a", "1\ta",
-                           "1  a", "1 a ", "1 a\r", "1 a\tb"}) {
+                           "1  a", "1 a ", "1 a\r", "1 a\tb", "1 a\x7f"}) {
     EXPECT_EQ(with("min-serials", absl::StrCat("0 b\n", line, "\n")),
               absl::StrCat("min-serials:2: expected a serial and the name of a deployment, found ", QuotedName(line)));
   }
@@ -113,6 +113,8 @@ TEST(Keyring, IsReadFromItsFolder) {
   EXPECT_EQ(ReasonOf(absent), Reason::kKeyring);
   EXPECT_EQ(absent.message(), absl::StrCat("keyring ", (folder / "absent").string(), ": No such file or directory"));
   EXPECT_EQ(ReasonOf(ReadKeyring(folder / "build-key.pub").status()), Reason::kKeyring);
+  for (size_t i = 0; i < kMaxKeyringFiles; ++i) write(absl::StrCat("more-", i), "");
+  EXPECT_EQ(refusal(), led + "more than 1000 files");
   std::filesystem::remove_all(folder);
 }
 

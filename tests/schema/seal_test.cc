@@ -46,6 +46,31 @@ TEST(Seal, MessagesSayFoundAndExpected) {
                          file.size() - kSealSize + 1, " bytes after its header"));
 }
 
+// Plans of another format are refused as such, and not for what else is strange in them.
+TEST(Seal, APlanOfAnotherFormatIsToBeCompiledAgain) {
+  std::string payload(PayloadOf(SealedFile()));
+  const auto number = [&payload](size_t at, size_t bytes) {
+    size_t value = 0;
+    for (size_t i = 0; i < bytes; ++i) value |= size_t{static_cast<unsigned char>(payload[at + i])} << (8 * i);
+    return value;
+  };
+  // The root table begins with the distance back to its table of fields, whose rows begin at byte 4.
+  const size_t root = number(0, 4);
+  const size_t fields = root - number(root, 4);
+  for (const size_t field : {size_t{0}, size_t{1}}) {
+    std::string changed = payload;
+    changed[root + number(fields + 4 + 2 * field, 2)] = 9;
+    const std::string file = SealPayload(changed, PayloadType::kPlan, 0, StreamOf("test"));
+    const absl::Status refusal = SealedPlan::Open(file, Policy{}).status();
+    EXPECT_EQ(ReasonOf(refusal), Reason::kPlanFormat);
+    EXPECT_EQ(refusal.message(),
+              absl::StrCat("refused at gate 'structure': plan format ", field == 0 ? 9 : kPlanFormatMajor, ".",
+                           field == 1 ? 9 : kPlanFormatMinor, ", this version reads ", kPlanFormatMajor, ".",
+                           kPlanFormatMinor, "; compile the plan again"));
+  }
+  EXPECT_EQ(GateOf(Refuse(Reason::kUsage, "no gate")), std::nullopt);
+}
+
 TEST(Policy, PinsAndSerials) {
   const std::string file = SealedFile();
   const absl::StatusOr<SealedPlan> plan = SealedPlan::Open(file, Policy{});

@@ -25,6 +25,8 @@ TEST(DigestFromHex, TakesExactlyWhatHexOfWrites) {
   std::string other = hex;
   other[5] = 'g';
   EXPECT_FALSE(DigestFromHex(other).has_value());
+  other[5] = ' ';
+  EXPECT_FALSE(DigestFromHex(other).has_value());
 }
 
 }  // namespace
