@@ -197,6 +197,9 @@ std::vector<Change<T>> ChangesOf(const T& value) {
             {"changed", changed},
             {"with a line feed", value + "\n"},
             {"with a zero", value + std::string(1, '\0')},
+            {"with a delete", value + "\x7f"},
+            {"with digits", value + "99999999999"},
+            {"with a layer", value + "{layer}"},
             {"no UTF-8", value + "\xff"},
             {"2 KiB", value + std::string(2048, 'x')}};
   } else if constexpr (std::is_same_v<T, Sha256Digest>) {
