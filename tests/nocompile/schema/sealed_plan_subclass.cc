@@ -1,21 +1,17 @@
-// A class below the sealed plan that brings its own content.
+// A class below the sealed plan, which would reach what it protects.
 // AS: tools/plan/main.cc
-// EXPECT-gcc: is private within this context
-// EXPECT-clang: is a private member of
-// EXPECT-clang: base class 'meshseal::SealedPlan' has private constructor
-#include <utility>
-
+// EXPECT-gcc: cannot derive from 'final' base
+// EXPECT-clang: base 'SealedPlan' is marked 'final'
 #include "schema/sealed_plan.h"
 
 namespace meshseal {
 
-class Forged : public SealedPlan {
- public:
 #ifdef MESHSEAL_BYPASS
-  Forged() : SealedPlan(std::unique_ptr<const Content>()) {}
+class Forged : public SealedPlan {};
 #else
-  explicit Forged(SealedPlan opened) : SealedPlan(std::move(opened)) {}
-#endif
+struct Holder {
+  SealedPlan plan;
 };
+#endif
 
 }  // namespace meshseal
