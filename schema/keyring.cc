@@ -19,6 +19,7 @@
 #include "schema/reason.h"
 #include "schema/small_file.h"
 #include "schema/status_macros.h"
+#include "schema/utf8.h"
 #include "schema/within_memory.h"
 
 namespace meshseal {
@@ -64,9 +65,7 @@ absl::Status AddKey(const KeyringFile& file, Keyring& keyring) {
 // A deployment's name has no control characters, and one with a blank at an end was not meant: taken as it stands, such
 // a row would protect nobody.
 bool IsName(absl::string_view text) {
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  return !text.empty() && text.front() != ' ' && text.back() != ' ' &&
-         std::none_of(text.begin(), text.end(), is_control);
+  return !text.empty() && text.front() != ' ' && text.back() != ' ' && !HasControlCharacter(text);
 }
 
 absl::Status AddMinSerials(const KeyringFile& file, Keyring& keyring) {

@@ -1,5 +1,6 @@
 #include "schema/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace meshseal {
@@ -38,6 +39,11 @@ bool IsUtf8(absl::string_view text) {
     text.remove_prefix(point->length);
   }
   return true;
+}
+
+bool HasControlCharacter(absl::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
 }  // namespace meshseal

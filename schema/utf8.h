@@ -21,6 +21,9 @@ std::optional<CodePoint> FirstCodePoint(absl::string_view text);
 // Whether `text` is UTF-8 from its start to its end.
 bool IsUtf8(absl::string_view text);
 
+// Whether `text` has a control character of ASCII.
+bool HasControlCharacter(absl::string_view text);
+
 }  // namespace meshseal
 
 #endif  // MESHSEAL_SCHEMA_UTF8_H_

@@ -49,8 +49,7 @@ struct Document {
 // The base names of documents go into the plan, where that of the deployment, without its ending, is the plan's name.
 absl::Status CheckFileName(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (name.rfind('.') != 0 && IsUtf8(name) && std::none_of(name.begin(), name.end(), is_control)) {
+  if (name.rfind('.') != 0 && IsUtf8(name) && !HasControlCharacter(name)) {
     return absl::OkStatus();
   }
   return Refuse(Reason::kUsage, absl::StrCat("the file's name ", QuotedName(name),

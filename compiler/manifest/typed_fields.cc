@@ -6,6 +6,7 @@
 #include "compiler/text/utf8.h"
 #include "compiler/yaml/scalar.h"
 #include "schema/nearest.h"
+#include "schema/utf8.h"
 
 namespace meshseal::compiler {
 namespace {
@@ -18,10 +19,9 @@ Spanned<T> At(const YamlNode& node, std::optional<T> value) {
 }  // namespace
 
 void CheckText(const Spanned<std::string>& text, absl::string_view name, Diagnostics& diagnostics) {
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   if (text.value.empty()) {
     diagnostics.Error("wrong-kind", text.span, absl::StrCat(name, ": expected text that is not empty"));
-  } else if (std::any_of(text.value.begin(), text.value.end(), is_control)) {
+  } else if (HasControlCharacter(text.value)) {
     diagnostics.Error("wrong-kind", text.span, absl::StrCat(name, ": expected text without control characters"));
   } else if (text.value.size() > kMostTextBytes) {
     diagnostics.Error("out-of-range", text.span,

@@ -35,6 +35,12 @@ inline const char* FaultOfHalf(const std::byte* block, size_t at) {
   return std::isfinite(F16At(block, at)) ? nullptr : kScaleNotFinite;
 }
 
+// Of a block with a scale and a scale of its minima.
+inline const char* FaultOfHalves(const std::byte* block, size_t scale, size_t min_scale) {
+  const char* const fault = FaultOfHalf(block, scale);
+  return fault != nullptr ? fault : FaultOfHalf(block, min_scale);
+}
+
 // Eight scales and eight minima of six bits each, as q4_k and q5_k store them in 12 bytes.
 struct ScaleAndMin {
   unsigned scale = 0;

@@ -15,9 +15,6 @@ void DecodeQ2K(const std::byte* block, float* out) {
   }
 }
 
-const char* FaultOfQ2K(const std::byte* block) {
-  const char* const fault = FaultOfHalf(block, 80);
-  return fault != nullptr ? fault : FaultOfHalf(block, 82);
-}
+const char* FaultOfQ2K(const std::byte* block) { return FaultOfHalves(block, 80, 82); }
 
 }  // namespace meshseal::runtime

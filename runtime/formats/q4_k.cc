@@ -16,9 +16,6 @@ void DecodeQ4K(const std::byte* block, float* out) {
   }
 }
 
-const char* FaultOfQ4K(const std::byte* block) {
-  const char* const fault = FaultOfHalf(block, 0);
-  return fault != nullptr ? fault : FaultOfHalf(block, 2);
-}
+const char* FaultOfQ4K(const std::byte* block) { return FaultOfHalves(block, 0, 2); }
 
 }  // namespace meshseal::runtime

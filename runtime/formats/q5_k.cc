@@ -17,9 +17,6 @@ void DecodeQ5K(const std::byte* block, float* out) {
   }
 }
 
-const char* FaultOfQ5K(const std::byte* block) {
-  const char* const fault = FaultOfHalf(block, 0);
-  return fault != nullptr ? fault : FaultOfHalf(block, 2);
-}
+const char* FaultOfQ5K(const std::byte* block) { return FaultOfHalves(block, 0, 2); }
 
 }  // namespace meshseal::runtime

@@ -3,22 +3,18 @@
 
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/formats/format.h"
 #include "schema/dtype.h"
+#include "tests/support/test_data.h"
 
 namespace meshseal::runtime {
 namespace {
 
-std::string ReadData(const std::string& name) {
-  std::ifstream stream(absl::StrCat(MESHSEAL_TEST_DATA, "/quants/", name), std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
+std::string ReadData(const std::string& name) { return support::TestData("quants/" + name); }
 
 std::vector<float> ReadFloats(const std::string& name) {
   const std::string bytes = ReadData(name);

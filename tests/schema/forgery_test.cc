@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -29,6 +27,7 @@
 #include "schema/sealed_plan.h"
 #include "tests/schema/sample_plans.h"
 #include "tests/support/plan_builder.h"
+#include "tests/support/test_data.h"
 
 namespace meshseal {
 namespace {
@@ -36,11 +35,7 @@ namespace {
 constexpr uint64_t kSerial = 7;
 constexpr absl::string_view kComment = "serial 7";
 
-std::string Data(const std::string& name) {
-  std::ifstream stream(absl::StrCat(MESHSEAL_TEST_DATA "/minisign/", name), std::ios::binary);
-  EXPECT_TRUE(stream.good()) << name;
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
+std::string Data(const std::string& name) { return support::TestData("minisign/" + name); }
 
 // The key that the operator trusts, and one that nobody does.
 const SecretKey& TrustedSecret() {

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -34,6 +32,7 @@
 #include "tests/schema/plan_fields.h"
 #include "tests/schema/sample_plans.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/test_data.h"
 
 namespace meshseal {
 namespace {
@@ -252,7 +251,7 @@ absl::Status OpenUnsigned(absl::string_view payload, const StreamId& stream) {
 // A trusted key, and who trusts it.
 class Signing {
  public:
-  Signing() : key_(*SecretKey::Parse(KeyFile(), std::nullopt)) {
+  Signing() : key_(*SecretKey::Parse(support::TestData("minisign/plain.key"), std::nullopt)) {
     policy_.keyring.emplace();
     policy_.keyring->keys.push_back({"plain", key_.public_key()});
   }
@@ -264,11 +263,6 @@ class Signing {
   }
 
  private:
-  static std::string KeyFile() {
-    std::ifstream stream(MESHSEAL_TEST_DATA "/minisign/plain.key", std::ios::binary);
-    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  }
-
   SecretKey key_;
   Policy policy_;
 };

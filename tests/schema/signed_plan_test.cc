@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +24,7 @@
 #include "tests/schema/sample_plans.h"
 #include "tests/support/plan_builder.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/test_data.h"
 
 namespace meshseal {
 namespace {
@@ -33,11 +32,7 @@ namespace {
 constexpr uint64_t kSerial = 7;
 constexpr absl::string_view kComment = "serial 7 of the test deployment";
 
-std::string Data(const std::string& name) {
-  std::ifstream stream(absl::StrCat(MESHSEAL_TEST_DATA "/minisign/", name), std::ios::binary);
-  EXPECT_TRUE(stream.good()) << name;
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
+std::string Data(const std::string& name) { return support::TestData("minisign/" + name); }
 
 Plan Medium() {
   support::PlanNumbers n;

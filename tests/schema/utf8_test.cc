@@ -45,5 +45,11 @@ TEST(IsUtf8, ReadsToTheEnd) {
   EXPECT_FALSE(IsUtf8("\xed\xa0\x80"));
 }
 
+TEST(Utf8, ControlCharactersOfAsciiAreSeen) {
+  EXPECT_FALSE(HasControlCharacter(""));
+  EXPECT_FALSE(HasControlCharacter(" ~\xC3\xA9\xFF"));
+  for (const char c : {'\0', '\t', '\n', '\x1f', '\x7f'}) EXPECT_TRUE(HasControlCharacter(std::string{'a', c, 'b'}));
+}
+
 }  // namespace
 }  // namespace meshseal
