@@ -145,8 +145,9 @@ absl::Status CompareWithIndex(const std::filesystem::path& path, const Safetenso
 
 }  // namespace
 
-absl::StatusOr<CheckpointListing> CheckpointListing::Open(const std::filesystem::path& path) {
-  CheckpointListing listing;
+absl::StatusOr<CheckpointListing> CheckpointListing::Open(const std::filesystem::path& path,
+                                                          std::vector<RegularFile>* opened) {
+  CheckpointListing listing(opened);
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::none || status.type() == std::filesystem::file_type::not_found) {
@@ -158,6 +159,7 @@ absl::StatusOr<CheckpointListing> CheckpointListing::Open(const std::filesystem:
       return Refuse(Reason::kWeightsFile, absl::StrCat(path.string(), ": expected a folder or a .gguf file"));
     }
     MESHSEAL_RETURN_IF_ERROR(ParseSplitName(name).has_value() ? listing.ReadSplitSet(path) : listing.ReadGguf(path));
+    listing.opened_ = nullptr;
     return listing;
   }
 
@@ -180,6 +182,7 @@ absl::StatusOr<CheckpointListing> CheckpointListing::Open(const std::filesystem:
   } else {
     return RefuseFolder(path, names);
   }
+  listing.opened_ = nullptr;
   return listing;
 }
 
@@ -193,8 +196,8 @@ const ListedTensor* CheckpointListing::Find(absl::string_view name) const {
 absl::Status CheckpointListing::ReadSafetensors(const std::filesystem::path& path) {
   source_ = WeightSource::kSafetensors;
   files_.push_back(path.filename().string());
-  MESHSEAL_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
-  return Add(path, file.entries());
+  MESHSEAL_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
+  return Add(file.entries(), std::move(file).file());
 }
 
 absl::Status CheckpointListing::ReadShards(const std::filesystem::path& path) {
@@ -208,7 +211,7 @@ absl::Status CheckpointListing::ReadShards(const std::filesystem::path& path) {
 absl::Status CheckpointListing::ReadGguf(const std::filesystem::path& path) {
   source_ = WeightSource::kGguf;
   files_.push_back(path.filename().string());
-  MESHSEAL_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+  MESHSEAL_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
   MESHSEAL_ASSIGN_OR_RETURN(const std::optional<uint64_t> count, file.metadata().Unsigned(kSplitCount));
   // A set that was merged again says 0.
   if (count.value_or(0) > 1) {
@@ -217,7 +220,7 @@ absl::Status CheckpointListing::ReadGguf(const std::filesystem::path& path) {
                                                      FormatText("%05d", *count), ".gguf)"));
   }
   metadata_ = file.metadata();
-  return Add(path, file.entries());
+  return Add(file.entries(), std::move(file).file());
 }
 
 absl::Status CheckpointListing::ReadSplitSet(const std::filesystem::path& path) {
@@ -232,7 +235,7 @@ absl::Status CheckpointListing::ReadSplitSet(const std::filesystem::path& path) 
   for (uint64_t i = 0; i < part.count; ++i) {
     files_.push_back(FormatText("%s-%05d-of-%05d.gguf", part.prefix, i + 1, part.count));
     const std::filesystem::path sibling = folder / files_.back();
-    MESHSEAL_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(sibling));
+    MESHSEAL_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(sibling));
     const GgufMetadata& metadata = file.metadata();
     MESHSEAL_RETURN_IF_ERROR(CheckSplitKey(sibling, metadata, kSplitNumber, i));
     MESHSEAL_RETURN_IF_ERROR(CheckSplitKey(sibling, metadata, kSplitCount, part.count));
@@ -246,7 +249,7 @@ absl::Status CheckpointListing::ReadSplitSet(const std::filesystem::path& path) 
                     absl::StrCat(sibling.string(), ": key ", QuotedName(kSplitTensors), ": is ", tensors, ", expected ",
                                  *total, " as in ", QuotedName(files_.front())));
     }
-    MESHSEAL_RETURN_IF_ERROR(Add(sibling, file.entries()));
+    MESHSEAL_RETURN_IF_ERROR(Add(file.entries(), std::move(file).file()));
   }
   MESHSEAL_RETURN_IF_ERROR(Sort(folder));
   if (tensors_.size() == *total) return absl::OkStatus();
@@ -255,16 +258,17 @@ absl::Status CheckpointListing::ReadSplitSet(const std::filesystem::path& path) 
                              ", but the ", part.count, " parts hold ", tensors_.size(), " tensors"));
 }
 
-absl::Status CheckpointListing::Add(const std::filesystem::path& path, absl::Span<const TensorEntry> entries) {
+absl::Status CheckpointListing::Add(absl::Span<const TensorEntry> entries, RegularFile file) {
   if (entries.size() > kMaxListedTensors - tensors_.size()) {
     return Refuse(Reason::kWeightsHeader,
-                  absl::StrCat(path.string(), ": with this file the checkpoint has ", tensors_.size() + entries.size(),
+                  absl::StrCat(file.path(), ": with this file the checkpoint has ", tensors_.size() + entries.size(),
                                " tensors, more than the ", kMaxListedTensors, " read here"));
   }
-  const auto file = static_cast<uint32_t>(files_.size() - 1);
+  const auto number = static_cast<uint32_t>(files_.size() - 1);
   for (const TensorEntry& entry : entries) {
-    tensors_.push_back({entry.name, entry.dtype, entry.shape, entry.end - entry.begin, file});
+    tensors_.push_back({entry.name, entry.dtype, entry.shape, entry.begin, entry.end - entry.begin, number});
   }
+  if (opened_ != nullptr) opened_->push_back(std::move(file));
   return absl::OkStatus();
 }
 

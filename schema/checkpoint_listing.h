@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "schema/dtype.h"
 #include "schema/gguf.h"
+#include "schema/regular_file.h"
 #include "schema/tensor_entry.h"
 #include "schema/terms.h"
 
@@ -26,6 +27,7 @@ struct ListedTensor {
   std::string name;
   DType dtype = DType::kInvalid;
   std::vector<uint64_t> shape;  // slowest axis first
+  uint64_t begin = 0;           // place in its file
   uint64_t bytes = 0;           // as stored
   uint32_t file = 0;            // of files()
 };
@@ -35,8 +37,10 @@ class CheckpointListing {
   // `path` is a folder with model.safetensors, with model.safetensors.index.json and its shards, with one GGUF file or
   // with one split set of them (NAME-00001-of-0000N.gguf); or it is a .gguf file, where any part of a split set stands
   // for the whole set. A folder with more than one of these, or with none, is refused. Files are opened one after the
-  // other and closed again; symbolic links are not followed to them. Reasons: weights.* and those of the readers.
-  static absl::StatusOr<CheckpointListing> Open(const std::filesystem::path& path);
+  // other; symbolic links are not followed to them. They are closed again, or moved to the end of `opened` in the order
+  // of files(), so that their bytes come from what was listed. Reasons: weights.* and those of the readers.
+  static absl::StatusOr<CheckpointListing> Open(const std::filesystem::path& path,
+                                                std::vector<RegularFile>* opened = nullptr);
 
   WeightSource source() const { return source_; }  // kSafetensors or kGguf
 
@@ -52,14 +56,14 @@ class CheckpointListing {
   const GgufMetadata* metadata() const { return metadata_.has_value() ? &*metadata_ : nullptr; }
 
  private:
-  CheckpointListing() = default;
+  explicit CheckpointListing(std::vector<RegularFile>* opened) : opened_(opened) {}
 
   absl::Status ReadSafetensors(const std::filesystem::path& path);
   absl::Status ReadShards(const std::filesystem::path& path);
   absl::Status ReadGguf(const std::filesystem::path& path);
   absl::Status ReadSplitSet(const std::filesystem::path& path);
-  // Adds the tensors of the file last added to files_.
-  absl::Status Add(const std::filesystem::path& path, absl::Span<const TensorEntry> entries);
+  // Adds the tensors of the file last added to files_, and keeps or closes it.
+  absl::Status Add(absl::Span<const TensorEntry> entries, RegularFile file);
   // Sorts the tensors; refuses one that lies in two files of `folder`.
   absl::Status Sort(const std::filesystem::path& folder);
 
@@ -67,6 +71,7 @@ class CheckpointListing {
   std::vector<std::string> files_;
   std::vector<ListedTensor> tensors_;
   std::optional<GgufMetadata> metadata_;
+  std::vector<RegularFile>* opened_;  // while it is made; null otherwise
 };
 
 }  // namespace meshseal

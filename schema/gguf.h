@@ -126,6 +126,9 @@ class GgufFile {
   // Fills `out` from `offset` of the file. A file that has become shorter since Open is refused.
   absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const { return file_.Read(offset, out); }
 
+  // The file alone; nothing of this object may be used afterwards but its entries.
+  RegularFile file() && { return std::move(file_); }
+
  private:
   GgufFile(RegularFile file, GgufHeader header) : file_(std::move(file)), header_(std::move(header)) {}
 

@@ -68,7 +68,7 @@ std::optional<uint64_t> WholeBytes(const Plan& plan, const LayerClass& c, const 
 uint64_t UncutBytes(const TensorClass& tensor) {
   uint64_t bytes = 0;
   for (const SideTensor& side : tensor.sides) {
-    if (!meaning::HasBlock(side)) bytes += *SideBytes(side, 1, 1);
+    if (!meaning::HasBlock(side)) bytes += *SideBytes(tensor, side, 1, 1);
   }
   return bytes;
 }

@@ -20,7 +20,7 @@
 namespace meshseal {
 
 inline constexpr uint16_t kPlanFormatMajor = 0;
-inline constexpr uint16_t kPlanFormatMinor = 2;
+inline constexpr uint16_t kPlanFormatMinor = 3;
 
 // A line of one of the plan's source documents.
 struct Origin {
@@ -361,9 +361,13 @@ struct Plan {
   std::vector<RankMemory> memory;  // one per world rank
   std::vector<StepPrice> prices;   // decode, prefill; empty where the mesh does not state its rates
   Sha256Digest execution_fingerprint{};
+  Sha256Digest weights_digest{};  // id of the digest list that weights are verified with; all zeros: none is bound
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
+
+// Whether loading verifies weights.
+inline bool BindsWeights(const Plan& plan) { return plan.weights_digest != Sha256Digest{}; }
 
 }  // namespace meshseal
 

@@ -1,13 +1,11 @@
 #include "schema/plan_codec.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "flatbuffers/flatbuffers.h"
 #include "plan_generated.h"
+#include "schema/flat_payload.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
 #include "schema_fingerprint.h"
@@ -15,38 +13,25 @@
 namespace meshseal {
 namespace {
 
-using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 using flatbuffers::Vector;
 
-// Deeper than any plan (plan > layer class > program > step > vector), far below the stack.
-constexpr flatbuffers::uoffset_t kMaxDepth = 16;
 constexpr size_t kUsualSize = 16384;  // of a plan, in bytes
 
-template <class E>
-uint8_t Wire(E term) {
-  return static_cast<uint8_t>(term);
-}
+wire::Digest Pack(const Sha256Digest& digest) { return PackDigest<wire::Digest>(digest); }
 
-wire::Digest Pack(const Sha256Digest& digest) {
-  return wire::Digest(flatbuffers::span<const uint8_t, 32>(digest.data(), digest.size()));
-}
-
-// One function per table, children first, in the order of the fields: the order is part of the bytes.
-class Encoder {
+class Encoder : private FlatWriter {
  public:
-  // `expected` bytes are reserved; more may come. Not `whole`: without what decides no computation.
-  Encoder(size_t expected, bool whole) : whole_(whole), builder_(expected) { builder_.ForceDefaults(true); }
+  // Not `whole`: without what decides no computation.
+  Encoder(size_t expected, bool whole) : FlatWriter(expected), whole_(whole) {}
 
   // Valid as long as the encoder. Called once.
   absl::string_view Encode(const Plan& plan) {
     wire::FinishPlanBuffer(builder_, Pack(plan));
-    return {reinterpret_cast<const char*>(builder_.GetBufferPointer()), builder_.GetSize()};
+    return Finished();
   }
 
  private:
-  Offset<flatbuffers::String> Text(const std::string& text) { return builder_.CreateString(text); }
-
   // A vector of tables.
   template <class Wire, class T>
   Offset<Vector<Offset<Wire>>> Tables(const std::vector<T>& items) {
@@ -54,20 +39,6 @@ class Encoder {
     packed.reserve(items.size());
     for (const T& item : items) packed.push_back(Pack(item));
     return builder_.CreateVector(packed);
-  }
-
-  Offset<Vector<Offset<flatbuffers::String>>> Texts(const std::vector<std::string>& texts) {
-    std::vector<Offset<flatbuffers::String>> packed;
-    packed.reserve(texts.size());
-    for (const std::string& text : texts) packed.push_back(Text(text));
-    return builder_.CreateVector(packed);
-  }
-
-  // A vector of frozen structs.
-  template <class Wire, class T, class F>
-  Offset<Vector<const Wire*>> Structs(const std::vector<T>& items, F make) {
-    const auto fill = [&](size_t i, Wire* packed) { *packed = make(items[i]); };
-    return builder_.CreateVectorOfStructs<Wire>(items.size(), fill);
   }
 
   Offset<wire::SourceDocument> Pack(const SourceDocument& source) {
@@ -217,6 +188,7 @@ class Encoder {
     });
     const wire::Digest schema = meshseal::Pack(plan.schema_fingerprint);
     const wire::Digest execution = meshseal::Pack(told.execution_fingerprint);
+    const wire::Digest weights = meshseal::Pack(told.weights_digest);
     const Degrees& d = plan.degrees;
     const wire::DegreesStruct degrees(d.dp, d.pp, d.tp, d.ep, d.dense_tp);
     const wire::AttentionStruct attention(plan.attention.heads, plan.attention.kv_heads, plan.attention.head_dim);
@@ -227,18 +199,17 @@ class Encoder {
                             &other, limits, Wire(plan.reduction), Wire(plan.reduce_algorithm), Wire(plan.output),
                             Wire(plan.numerics), Wire(plan.failure_scope), Wire(plan.weight_source), ignored, classes,
                             memory, &execution, &attention, Wire(plan.kv_heads), Wire(plan.expert_placement),
-                            Wire(plan.copy_choice), plan.exact_bound, plan.weight_seed, prices);
+                            Wire(plan.copy_choice), plan.exact_bound, plan.weight_seed, prices, &weights);
   }
 
   const bool whole_;
-  FlatBufferBuilder builder_;
 };
 
 // Copies a verified buffer out. The verifier leaves two things to us: vectors of 8-byte structs may be misaligned, and
 // tables may share children, so that a small buffer unfolds into a huge plan. Both end the reading with a fault.
-class Decoder {
+class Decoder : public FlatReader {
  public:
-  explicit Decoder(size_t payload_size) : left_(payload_size) {}
+  explicit Decoder(size_t payload_size) : FlatReader(payload_size) {}
 
   Plan Decode(const wire::Plan& from) {
     Plan plan;
@@ -281,73 +252,17 @@ class Decoder {
                        p.between_bytes(), p.messages(),     p.nanoseconds()};
     });
     plan.execution_fingerprint = Unpack(*from.execution_fingerprint());
+    plan.weights_digest = Unpack(*from.weights_digest());
     return plan;
   }
 
-  // Why the content is incomplete; OK when it is not.
-  absl::Status fault() const {
-    if (fault_ == Fault::kShared) return Refuse(Reason::kSharedChildren, "children are shared between tables");
-    if (fault_ == Fault::kMisaligned) return Refuse(Reason::kMisaligned, "a vector is misaligned");
-    return absl::OkStatus();
-  }
-
  private:
-  enum class Fault : uint8_t { kNone, kShared, kMisaligned };
-
-  // Whether a child of `bytes` may be read; without shared children, all of them together fit the payload.
-  bool Take(size_t bytes) {
-    if (bytes > left_) fault_ = Fault::kShared;
-    left_ -= std::min(bytes, left_);
-    return fault_ == Fault::kNone;
-  }
-
-  std::string Text(const flatbuffers::String* from) { return Take(from->size()) ? from->str() : std::string(); }
-
-  std::vector<std::string> Texts(const Vector<Offset<flatbuffers::String>>* from) {
-    std::vector<std::string> texts;
-    if (!Take(from->size() * sizeof(Offset<flatbuffers::String>))) return texts;
-    texts.reserve(from->size());
-    for (const flatbuffers::String* text : *from) texts.push_back(Text(text));
-    return texts;
-  }
-
   template <class T, class Wire>
   std::vector<T> Tables(const Vector<Offset<Wire>>* from) {
-    std::vector<T> items;
-    if (!Take(from->size() * sizeof(Offset<Wire>))) return items;
-    items.reserve(from->size());
-    for (const Wire* item : *from) items.push_back(Unpack(*item));
-    return items;
+    return TablesBy<T>(from, [this](const Wire& item) { return Unpack(item); });
   }
 
-  // An empty vector has no elements to align, and the writer does not align it.
-  template <class Element, class V>
-  static bool IsMisaligned(const V& from) {
-    return from.size() > 0 && reinterpret_cast<uintptr_t>(from.Data()) % alignof(Element) != 0;
-  }
-
-  template <class T, class Wire, class F>
-  std::vector<T> Structs(const Vector<const Wire*>* from, F make) {
-    std::vector<T> items;
-    if (IsMisaligned<Wire>(*from)) fault_ = Fault::kMisaligned;
-    if (!Take(from->size() * sizeof(Wire))) return items;
-    items.reserve(from->size());
-    for (const Wire* item : *from) items.push_back(make(*item));
-    return items;
-  }
-
-  template <class T>
-  std::vector<T> Scalars(const Vector<T>* from) {
-    if (IsMisaligned<T>(*from)) fault_ = Fault::kMisaligned;
-    if (!Take(from->size() * sizeof(T))) return {};
-    return {from->begin(), from->end()};
-  }
-
-  static Sha256Digest Unpack(const wire::Digest& from) {
-    Sha256Digest digest;
-    std::copy(from.bytes()->begin(), from.bytes()->end(), digest.begin());
-    return digest;
-  }
+  static Sha256Digest Unpack(const wire::Digest& from) { return UnpackDigest(from); }
 
   SourceDocument Unpack(const wire::SourceDocument& from) { return {Text(from.name()), Unpack(*from.digest())}; }
 
@@ -500,9 +415,6 @@ class Decoder {
     c.programs = Tables<Program>(from.programs());
     return c;
   }
-
-  size_t left_;
-  Fault fault_ = Fault::kNone;
 };
 
 }  // namespace
@@ -512,15 +424,9 @@ std::string EncodePlan(const Plan& plan) { return std::string(Encoder(kUsualSize
 std::string EncodeExecution(const Plan& plan) { return std::string(Encoder(kUsualSize, false).Encode(plan)); }
 
 absl::StatusOr<Plan> DecodePlan(absl::string_view payload) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(payload.data());
-  // A table takes at least four bytes of a buffer without aliases; a buffer with more tables than that shares them.
-  const auto max_tables = static_cast<flatbuffers::uoffset_t>(payload.size() / 4);
-  flatbuffers::Verifier verifier(bytes, payload.size(), kMaxDepth, max_tables);
-  if (!wire::VerifyPlanBuffer(verifier)) {
-    return Refuse(Reason::kFlatBuffer,
-                  absl::StrCat("the FlatBuffers verifier refuses the payload of ", payload.size(), " bytes"));
-  }
-  const wire::Plan& root = *wire::GetPlan(bytes);
+  MESHSEAL_RETURN_IF_ERROR(
+      VerifyPayload(payload, [](flatbuffers::Verifier& verifier) { return wire::VerifyPlanBuffer(verifier); }));
+  const wire::Plan& root = *wire::GetPlan(payload.data());
   if (root.format_major() != kPlanFormatMajor || root.format_minor() != kPlanFormatMinor) {
     return Refuse(Reason::kPlanFormat,
                   absl::StrCat("plan format ", root.format_major(), ".", root.format_minor(), ", this version reads ",
@@ -535,14 +441,7 @@ absl::StatusOr<Plan> DecodePlan(absl::string_view payload) {
                                HexOf(SchemaFingerprint()).substr(0, 16), "; compile the plan again"));
   }
   Encoder encoder(payload.size() + kUsualSize, true);  // the builder keeps its own notes in the same buffer
-  const absl::string_view canonical = encoder.Encode(plan);
-  if (canonical != payload) {
-    const size_t shorter = std::min(canonical.size(), payload.size());
-    const auto* difference = std::mismatch(canonical.data(), canonical.data() + shorter, payload.data()).second;
-    return Refuse(Reason::kNotCanonical,
-                  absl::StrCat("payload of ", payload.size(), " bytes, the canonical encoding of its content has ",
-                               canonical.size(), " and first differs at byte ", difference - payload.data()));
-  }
+  MESHSEAL_RETURN_IF_ERROR(CheckCanonical(payload, encoder.Encode(plan)));
   return plan;
 }
 

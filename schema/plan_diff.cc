@@ -124,6 +124,10 @@ void CompareWeights(const Plan& a, const Plan& b, FieldChanges* changes) {
   const Comparison c(changes);
   c.Field("weight_source", a.weight_source, b.weight_source);
   c.Field("weight_seed", a.weight_seed, b.weight_seed);
+  const auto digest = [](const Plan& plan) {
+    return BindsWeights(plan) ? HexOf(plan.weights_digest) : std::string(kNone);
+  };
+  c.Field("weights_digest", digest(a), digest(b));
   const auto same = [](const std::string& pattern) { return pattern; };
   c.Under("ignored_tensors")
       .Named(

@@ -45,7 +45,7 @@ struct PlanDiff {
   FieldChanges mesh;
   FieldChanges limits;
   FieldChanges numerics;
-  FieldChanges weights;              // source, seed, ignored tensors, bytes that are not MoE
+  FieldChanges weights;              // source, seed, digest list, ignored tensors, bytes that are not MoE
   std::vector<LayerChanges> layers;  // ascending by first layer
   FieldChanges prices;               // what the compiler predicted: nothing that a rank relies on
   // Who holds what, and memory; the refusal when a plan does not say it coherently.

@@ -244,6 +244,7 @@ Json Of(const Plan& plan) {
       {"failure_scope", WordOf(plan.failure_scope)},
       {"weight_source", WordOf(plan.weight_source)},
       {"weight_seed", plan.weight_seed},
+      {"weights_digest", BindsWeights(plan) ? Json(HexOf(plan.weights_digest)) : Json(nullptr)},
       {"ignored_tensors", plan.ignored_tensors},
       {"layer_classes", List(plan.layer_classes, [](const LayerClass& c) { return Of(c); })},
       {"memory", List(plan.memory, [](const RankMemory& memory) { return Of(memory); })},

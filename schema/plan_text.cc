@@ -68,8 +68,11 @@ void AppendLimits(const Plan& plan, std::string* text) {
   }
   absl::StrAppend(text, "weights ", WordOf(plan.weight_source));
   if (plan.weight_source == WeightSource::kSynthetic) absl::StrAppend(text, " from seed ", plan.weight_seed);
-  absl::StrAppend(text, ", not bound by digest; repack ", WordOf(limits.repack), "; experts placed ",
-                  WordOf(plan.expert_placement), "; failure scope ", WordOf(plan.failure_scope), "; ",
+  absl::StrAppend(text,
+                  BindsWeights(plan) ? absl::StrCat(", bound by digest list ", HexOf(plan.weights_digest))
+                                     : ", not bound by digest",
+                  "; repack ", WordOf(limits.repack), "; experts placed ", WordOf(plan.expert_placement),
+                  "; failure scope ", WordOf(plan.failure_scope), "; ",
                   CountText(plan.ignored_tensors.size(), "ignored pattern"), "\n");
 }
 

@@ -140,7 +140,8 @@ void AppendTensor(const Plan& plan, const LayerClass& c, const TensorClass& tens
   for (const SideTensor& side : tensor.sides) {
     rows->push_back({absl::StrCat("  ", WordOf(side.kind)), std::string(DTypeName(side.dtype)), "",
                      shape(ScaleExtents(side, local, transposed)), ScaleText(side),
-                     MaybeBytes(Times(SideBytes(side, local.outputs, local.inputs), local.count)), name(side.name)});
+                     MaybeBytes(Times(SideBytes(tensor, side, local.outputs, local.inputs), local.count)),
+                     name(side.name)});
   }
 }
 

@@ -65,11 +65,13 @@ bool IsCut(ShapeAxis axis) {
          axis == ShapeAxis::kTwoShared;
 }
 
-std::optional<uint64_t> SideBytes(const SideTensor& side, uint64_t outputs, uint64_t inputs) {
+std::optional<uint64_t> SideBytes(const TensorClass& tensor, const SideTensor& side, uint64_t outputs,
+                                  uint64_t inputs) {
   const DTypeRow* row = FindDType(side.dtype);
   if (row == nullptr) return std::nullopt;
   const uint64_t bytes = CeilDiv(row->block_bits, 8);
-  if (side.block_rows == 0 || side.block_columns == 0) return bytes;
+  const bool fused = tensor.layout != GateUpLayout::kInvalid;
+  if (side.block_rows == 0 || side.block_columns == 0) return fused ? 2 * bytes : bytes;
   const uint64_t halves = side.of == ScaleOf::kHalf ? 2 : 1;
   const uint64_t rows = halves * CeilDiv(outputs / halves, side.block_rows);
   return Mul(CheckedMul(rows, CeilDiv(inputs, side.block_columns)), bytes);
@@ -90,7 +92,7 @@ std::optional<uint64_t> BytesWithoutSides(const TensorClass& tensor, uint64_t ou
 std::optional<uint64_t> StoredBytes(const TensorClass& tensor, uint64_t outputs, uint64_t inputs) {
   std::optional<uint64_t> bytes = BytesWithoutSides(tensor, outputs, inputs);
   if (outputs == 0 || inputs == 0) return 0;
-  for (const SideTensor& side : tensor.sides) bytes = Add(bytes, SideBytes(side, outputs, inputs));
+  for (const SideTensor& side : tensor.sides) bytes = Add(bytes, SideBytes(tensor, side, outputs, inputs));
   return bytes;
 }
 

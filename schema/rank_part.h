@@ -39,9 +39,10 @@ TensorScope ScopeOf(const meaning::RoleFacts& facts);
 // Whether the axis is cut into columns.
 bool IsCut(ShapeAxis axis);
 
-// Bytes of a matrix of `outputs` x `inputs` (a vector has 1 input) as stored; blocks at an edge are whole. Nothing when
-// they need more than 64 bits or the dtype is unknown.
-std::optional<uint64_t> SideBytes(const SideTensor& side, uint64_t outputs, uint64_t inputs);
+// Bytes of a matrix of `outputs` x `inputs` (a vector has 1 input) as stored; blocks at an edge are whole, and each
+// half of gate and up has a scale where there are no blocks. Nothing when they need more than 64 bits or the dtype is
+// unknown.
+std::optional<uint64_t> SideBytes(const TensorClass& tensor, const SideTensor& side, uint64_t outputs, uint64_t inputs);
 std::optional<uint64_t> BytesWithoutSides(const TensorClass& tensor, uint64_t outputs, uint64_t inputs);
 std::optional<uint64_t> StoredBytes(const TensorClass& tensor, uint64_t outputs, uint64_t inputs);
 

@@ -51,6 +51,9 @@ class SafetensorsFile {
   // Fills `out` from `offset` of the file. A file that has become shorter since Open is refused.
   absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const { return file_.Read(offset, out); }
 
+  // The file alone; nothing of this object may be used afterwards but its entries.
+  RegularFile file() && { return std::move(file_); }
+
  private:
   SafetensorsFile(RegularFile file, std::vector<TensorEntry> entries)
       : file_(std::move(file)), entries_(std::move(entries)) {}

@@ -53,14 +53,24 @@ bool HoldsDigest(absl::string_view file, size_t at, const Sha256Digest& digest) 
   return std::memcmp(file.data() + at, digest.data(), digest.size()) == 0;
 }
 
+const char* NameOf(PayloadType type) {
+  switch (type) {
+    case PayloadType::kPlan:
+      return " (plan)";
+    case PayloadType::kWeightDigests:
+      return " (weights digest list)";
+  }
+  return "";
+}
+
 std::string HexAt(absl::string_view file, size_t at) {
   return absl::BytesToHexString(file.substr(at, sizeof(Sha256Digest)));
 }
 
 }  // namespace
 
-StreamId StreamOf(absl::string_view deployment_name) {
-  const Sha256Digest digest = Sha256(deployment_name);
+StreamId StreamOf(absl::string_view name) {
+  const Sha256Digest digest = Sha256(name);
   StreamId stream;
   std::copy_n(digest.begin(), stream.size(), stream.begin());
   return stream;
@@ -111,8 +121,8 @@ absl::Status CheckFormat(absl::string_view file, PayloadType type) {
                   absl::StrCat("digest algorithm ", algorithm, ", expected ", kSha256Algorithm, " (SHA-256)"));
   }
   if (const uint32_t found = Load<uint16_t>(file, kPayloadTypeAt); found != static_cast<uint32_t>(type)) {
-    return Refuse(Reason::kPayloadType,
-                  absl::StrCat("payload type ", found, ", expected ", static_cast<uint32_t>(type), " (plan)"));
+    return Refuse(Reason::kPayloadType, absl::StrCat("payload type ", found, NameOf(static_cast<PayloadType>(found)),
+                                                     ", expected ", static_cast<uint32_t>(type), NameOf(type)));
   }
   if (const auto features = Load<uint32_t>(file, kFeaturesAt); (features & ~kKnownFeatures) != 0) {
     return Refuse(Reason::kFeatureBits, absl::StrCat("the file requires feature bits 0x", absl::Hex(features),

@@ -9,9 +9,9 @@
 //    32  2+2 digest algorithm (1 = SHA-256), payload type
 //    36    4 required feature bits
 //    40    8 serial, ascending within one stream
-//    48   16 stream: first half of SHA-256(deployment name)
+//    48   16 stream: first half of SHA-256(deployment name); of a digest list, of its model's name
 //    64   32 SHA-256(payload)
-//    96   32 SHA-256(header[0..96)): the plan id
+//    96   32 SHA-256(header[0..96)): the plan id, or the id of a digest list
 //
 // `sealed` means that these digests hold. It is integrity, not authenticity: anybody can make a seal.
 #ifndef MESHSEAL_SCHEMA_SEAL_H_
@@ -33,7 +33,7 @@ inline constexpr uint16_t kEnvelopeMajor = 1;
 inline constexpr uint16_t kEnvelopeMinor = 0;
 inline constexpr uint64_t kMaxPayload = 256ull << 20;
 
-enum class PayloadType : uint16_t { kPlan = 1 };
+enum class PayloadType : uint16_t { kPlan = 1, kWeightDigests = 2 };
 
 using StreamId = std::array<uint8_t, 16>;
 
@@ -41,11 +41,11 @@ using StreamId = std::array<uint8_t, 16>;
 struct SealFacts {
   uint64_t serial = 0;
   StreamId stream{};
-  Sha256Digest plan_id{};
+  Sha256Digest plan_id{};  // of a digest list, its id
 };
 
-// The stream of a deployment's plans.
-StreamId StreamOf(absl::string_view deployment_name);
+// The stream of a deployment's plans, or of a model's digest lists.
+StreamId StreamOf(absl::string_view name);
 
 // header + payload.
 std::string SealPayload(absl::string_view payload, PayloadType type, uint64_t serial, const StreamId& stream);

@@ -10,19 +10,13 @@
 #include "schema/minisign_signature.h"
 #include "schema/plan_codec.h"
 #include "schema/reason.h"
+#include "schema/sealed_file.h"
 #include "schema/small_file.h"
 #include "schema/status_macros.h"
 #include "schema/within_memory.h"
 
 namespace meshseal {
 namespace {
-
-// The refusal of `gate`, its text led by the gate's name. The lack of memory is no refusal of the plan.
-absl::Status At(Gate gate, const absl::Status& refusal) {
-  if (refusal.ok() || ReasonOf(refusal) == Reason::kOutOfMemory) return refusal;
-  return Refuse(*ReasonOf(refusal),
-                absl::StrCat("refused at gate '", std::string(GateName(gate)), "': ", std::string(refusal.message())));
-}
 
 std::string KeyText(const TrustedKey& trusted) {
   return absl::StrCat(trusted.name, " (", KeyIdText(trusted.key.id), ")");
@@ -117,18 +111,15 @@ absl::StatusOr<SealedPlan> SealedPlan::Open(absl::string_view file, const Policy
     const std::string copy(file);
     std::optional<std::string> signature_copy;
     if (signature.has_value()) signature_copy.emplace(*signature);
-    MESHSEAL_RETURN_IF_ERROR(At(Gate::kMark, CheckMark(copy)));
-    MESHSEAL_RETURN_IF_ERROR(At(Gate::kFormat, CheckFormat(copy, PayloadType::kPlan)));
-    MESHSEAL_RETURN_IF_ERROR(At(Gate::kSize, CheckSize(copy)));
-    MESHSEAL_RETURN_IF_ERROR(At(Gate::kDigest, CheckDigest(copy)));
+    MESHSEAL_RETURN_IF_ERROR(CheckEnvelope(copy, PayloadType::kPlan));
     absl::StatusOr<std::optional<Signer>> signer = CheckSignature(copy, signature_copy, policy);
-    MESHSEAL_RETURN_IF_ERROR(At(Gate::kSignature, signer.status()));
+    MESHSEAL_RETURN_IF_ERROR(AtGate(Gate::kSignature, signer.status()));
     const SealFacts facts = FactsOf(copy);
-    MESHSEAL_RETURN_IF_ERROR(At(Gate::kPolicy, CheckPolicy(facts, policy)));
+    MESHSEAL_RETURN_IF_ERROR(AtGate(Gate::kPolicy, CheckPolicy(facts, policy)));
     absl::StatusOr<Plan> plan = DecodePlan(PayloadOf(copy));
-    MESHSEAL_RETURN_IF_ERROR(At(Gate::kStructure, plan.status()));
-    MESHSEAL_RETURN_IF_ERROR(At(Gate::kMeaning, CheckMeaning(*plan, facts)));
-    MESHSEAL_RETURN_IF_ERROR(At(Gate::kPolicy, CheckHosts(*plan, policy, signer->has_value())));
+    MESHSEAL_RETURN_IF_ERROR(AtGate(Gate::kStructure, plan.status()));
+    MESHSEAL_RETURN_IF_ERROR(AtGate(Gate::kMeaning, CheckMeaning(*plan, facts)));
+    MESHSEAL_RETURN_IF_ERROR(AtGate(Gate::kPolicy, CheckHosts(*plan, policy, signer->has_value())));
     return SealedPlan(
         std::unique_ptr<const Content>(new const Content{facts, std::move(signer).value(), std::move(plan).value()}));
   });

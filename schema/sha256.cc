@@ -1,10 +1,24 @@
 #include "schema/sha256.h"
 
+#include <openssl/evp.h>
 #include <openssl/sha.h>
 
 #include <new>
 
 namespace meshseal {
+namespace {
+
+// Looked up once: OpenSSL would do it for each digest.
+const EVP_MD* Method() {
+  static const EVP_MD* const kMethod = [] {
+    const EVP_MD* method = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+    if (method == nullptr) throw std::bad_alloc();
+    return method;
+  }();
+  return kMethod;
+}
+
+}  // namespace
 
 Sha256Digest Sha256(absl::string_view bytes) {
   Sha256Digest digest{};
@@ -12,6 +26,22 @@ Sha256Digest Sha256(absl::string_view bytes) {
   if (SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data()) == nullptr) {
     throw std::bad_alloc();
   }
+  return digest;
+}
+
+void Sha256Stream::Freed::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_free(context); }
+
+Sha256Stream::Sha256Stream() : context_(EVP_MD_CTX_new()) {
+  if (context_ == nullptr || EVP_DigestInit_ex(context_.get(), Method(), nullptr) != 1) throw std::bad_alloc();
+}
+
+void Sha256Stream::Update(const void* bytes, size_t size) {
+  if (EVP_DigestUpdate(context_.get(), bytes, size) != 1) throw std::bad_alloc();
+}
+
+Sha256Digest Sha256Stream::Finish() {
+  Sha256Digest digest{};
+  if (EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr) != 1) throw std::bad_alloc();
   return digest;
 }
 

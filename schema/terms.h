@@ -1,7 +1,7 @@
 // The closed vocabularies of a plan: each is a list of (enumerator, wire value, word). The word is what a manifest
 // writes and what a listing prints; the wire value is what the FlatBuffer stores; 0 is never valid.
 // Rows are appended; a value is never reused. A manifest and a plan may use every row; which of them this version
-// executes is said where a plan is bound (runtime/program/executable.h).
+// executes is said where a plan is bound (runtime/program/executed.h).
 #ifndef MESHSEAL_SCHEMA_TERMS_H_
 #define MESHSEAL_SCHEMA_TERMS_H_
 

@@ -14,9 +14,9 @@ uint64_t StoredSize::Keep(std::optional<uint64_t> result) {
 uint64_t StoredSize::Mul(uint64_t a, uint64_t b) { return Keep(CheckedMul(a, b)); }
 uint64_t StoredSize::Add(uint64_t a, uint64_t b) { return Keep(CheckedAdd(a, b)); }
 
-uint64_t StoredSize::Scales(const SideTensorSpec& side, uint64_t outputs, uint64_t inputs) {
+uint64_t StoredSize::Scales(const SideTensorSpec& side, bool fused, uint64_t outputs, uint64_t inputs) {
   const uint64_t bytes = FindDType(side.dtype.value)->block_bits / 8;
-  if (!side.block.has_value()) return bytes;
+  if (!side.block.has_value()) return fused ? 2 * bytes : bytes;  // gate and up may have one each
   const ScaleBlock& block = side.block->value;
   const bool by_half = side.of.has_value() && side.of->value == ScaleOf::kHalf;
   const uint64_t rows = by_half ? 2 * CeilDiv(outputs / 2, block.rows) : CeilDiv(outputs, block.rows);
@@ -32,7 +32,7 @@ uint64_t StoredSize::Stored(const TensorSpec& tensor, uint64_t outputs, uint64_t
   const uint64_t blocks = Mul(outputs, CeilDiv(inputs, block_elements));
   uint64_t bytes = CeilDiv(Mul(blocks, block_bits), 8);
   for (const std::optional<SideTensorSpec>* side : {&tensor.scale, &tensor.scale_2, &tensor.input_scale}) {
-    if (side->has_value()) bytes = Add(bytes, Scales(**side, outputs, inputs));
+    if (side->has_value()) bytes = Add(bytes, Scales(**side, RowOf(tensor.role.value).fused, outputs, inputs));
   }
   return bytes;
 }

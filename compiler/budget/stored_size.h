@@ -33,7 +33,7 @@ class StoredSize {
 
  private:
   uint64_t Keep(std::optional<uint64_t> result);
-  uint64_t Scales(const SideTensorSpec& side, uint64_t outputs, uint64_t inputs);
+  uint64_t Scales(const SideTensorSpec& side, bool fused, uint64_t outputs, uint64_t inputs);
 
   bool overflowed_ = false;
 };

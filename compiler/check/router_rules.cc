@@ -116,6 +116,10 @@ void RouterTermsFit(absl::string_view rule, const Manifest&, const LayerGroup& g
   if (scoring == Scoring::kPrecomputed && router.logit_bias.value) {
     refuse(router.logit_bias.span, "scoring precomputed has no logits to add a bias to");
   }
+  if (scoring == Scoring::kPrecomputed && router.scale.value != 1) {
+    refuse(router.scale.span,
+           absl::StrCat("scoring precomputed is taken as it is: scale is ", router.scale.value, ", expected 1"));
+  }
   if (scoring == Scoring::kSparsemixer && group.moe.experts_per_token.value != 2) {
     diagnostics
         .Error(rule, group.moe.experts_per_token.span,

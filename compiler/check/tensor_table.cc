@@ -13,7 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/check/role.h"
-#include "schema/checked_math.h"
+#include "compiler/check/tensor_classes.h"
+#include "schema/atom_bytes.h"
 #include "schema/nearest.h"
 #include "schema/tensor_name.h"
 
@@ -23,82 +24,6 @@ namespace {
 using Shape = std::vector<uint64_t>;
 
 std::string ShapeText(const Shape& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
-
-// One way in which a file may store a tensor.
-struct Stored {
-  DType dtype;
-  Shape shape;
-};
-
-// GGUF drops the slowest axes of length 1.
-Shape WithoutLeadingOnes(Shape shape) {
-  while (shape.size() > 1 && shape.front() == 1) shape.erase(shape.begin());
-  return shape;
-}
-
-bool SameShape(const Shape& found, const Shape& expected, WeightSource source) {
-  if (source != WeightSource::kGguf) return found == expected;
-  return WithoutLeadingOnes(found) == WithoutLeadingOnes(expected);
-}
-
-Shape LogicalShape(const TensorSpec& tensor, const Manifest& model, const MoeSpec& moe) {
-  Shape shape;
-  for (const ShapeAxis axis : tensor.shape.value) shape.push_back(ExtentOf(axis, model, moe));
-  return shape;
-}
-
-// How files of the source store the weight, the usual way first.
-std::vector<Stored> WaysOf(const TensorSpec& tensor, const Manifest& model, const MoeSpec& moe) {
-  const Shape logical = LogicalShape(tensor, model, moe);
-  const DType dtype = tensor.dtype.value;
-  const bool four_bits = FindDType(dtype)->packed_bits == 4 && model.source.value == WeightSource::kSafetensors;
-  if (!four_bits) return {{dtype, logical}};
-  Shape halved = logical;
-  halved.back() /= 2;
-  std::vector<Stored> ways = {{DType::kU8, halved}, {DType::kI8, halved}, {DType::kF4E2M1, logical}};
-  // Blocks as an axis of their own: [..., row / block, block / 2].
-  if (tensor.scale.has_value() && tensor.scale->block.has_value()) {
-    const uint64_t block = tensor.scale->block->value.columns;
-    Shape blocks = logical;
-    blocks.back() /= block;
-    blocks.push_back(block / 2);
-    ways.push_back({DType::kU8, blocks});
-  }
-  return ways;
-}
-
-std::vector<Stored> WaysOf(const SideTensorSpec& side, const TensorSpec& tensor, const Manifest& model,
-                           const MoeSpec& moe) {
-  const RoleRow& row = RowOf(tensor.role.value);
-  const DType dtype = side.dtype.value;
-  const Shape experts = IsStacked(tensor) ? Shape{moe.experts.value} : Shape{};
-  std::vector<Stored> ways;
-  if (!side.block.has_value()) {
-    // One for a matrix; gate and up in one tensor may have one each.
-    const std::vector<uint64_t> counts = row.fused ? std::vector<uint64_t>{1, 2} : std::vector<uint64_t>{1};
-    for (const uint64_t count : counts) {
-      Shape shape = experts;
-      if (count == 1) ways.push_back({dtype, shape});
-      shape.push_back(count);
-      ways.push_back({dtype, shape});
-    }
-    if (IsStacked(tensor)) {
-      ways.push_back({dtype, {}});
-      ways.push_back({dtype, {1}});
-    }
-    return ways;
-  }
-  const ScaleBlock& block = side.block->value;
-  const uint64_t outputs = ExtentOf(row.outputs, model, moe);
-  const bool by_half = side.of.has_value() && side.of->value == ScaleOf::kHalf;
-  const uint64_t rows = by_half ? 2 * CeilDiv(outputs / 2, block.rows) : CeilDiv(outputs, block.rows);
-  const uint64_t columns = CeilDiv(ExtentOf(row.inputs, model, moe), block.columns);
-  Shape shape = experts;
-  const bool transposed = IsTransposed(tensor);
-  shape.push_back(transposed ? columns : rows);
-  shape.push_back(transposed ? rows : columns);
-  return {{dtype, shape}};
-}
 
 // Digits stand for a number in each name, so that the like of each other are told once.
 std::string Collapsed(absl::string_view name) {
@@ -141,7 +66,8 @@ class TensorTable {
       return;
     }
     for (const LayerGroup& group : model_.groups) {
-      for (const TensorSpec* tensor : TensorsRead(group.moe)) CheckTensor(group, *tensor);
+      const LayerClass stored = StoredLayersOf(group);
+      for (const TensorSpec* tensor : TensorsRead(group.moe)) CheckTensor(group, stored, *tensor);
     }
     Report();
     CheckRest();
@@ -154,29 +80,33 @@ class TensorTable {
     std::string who;
     std::string first;
     size_t count = 0;
-    Stored expected{DType::kInvalid, {}};
+    StoredForm expected;
     DType found_dtype = DType::kInvalid;
     Shape found_shape;
   };
   enum class Kind : uint8_t { kMissing, kDType, kShape };
   using Key = std::tuple<uint32_t, uint32_t, Kind, std::string>;  // line and column of the row; what was found
 
-  void CheckTensor(const LayerGroup& group, const TensorSpec& tensor) {
+  void CheckTensor(const LayerGroup& group, const LayerClass& stored, const TensorSpec& tensor) {
     const MoeSpec& moe = group.moe;
     const bool by_name = RowOf(tensor.role.value).per_expert && !IsStacked(tensor);
     const auto experts = static_cast<uint32_t>(by_name ? moe.experts.value : 1);
     const std::string role = WordOf(tensor.role.value);
+    const TensorClass as_stored = TensorClassOf(tensor);
+    LayerTensor of = {model_.hidden_size.value, &stored, &as_stored, nullptr};
     CheckNames(group, experts, tensor.name, tensor.dtype.span, tensor.shape.span, role, tensor.role.value,
-               WaysOf(tensor, model_, moe));
-    for (const NamedSide& side : SidesOf(tensor)) {
-      const Span shape = side.side->block.has_value() ? side.side->block->span : side.side->span;
-      CheckNames(group, experts, side.side->name, side.side->dtype.span, shape, absl::StrCat(role, ".", side.key),
-                 TensorRole::kInvalid, WaysOf(*side.side, tensor, model_, moe));
+               StoredForms(of, model_.source.value));
+    const std::vector<NamedSide> sides = SidesOf(tensor);
+    for (size_t i = 0; i < sides.size(); ++i) {
+      const SideTensorSpec& side = *sides[i].side;
+      of.side = &as_stored.sides[i];
+      CheckNames(group, experts, side.name, side.dtype.span, side.block.has_value() ? side.block->span : side.span,
+                 absl::StrCat(role, ".", sides[i].key), TensorRole::kInvalid, StoredForms(of, model_.source.value));
     }
   }
 
   void CheckNames(const LayerGroup& group, uint32_t experts, const Spanned<std::string>& pattern, Span dtype_span,
-                  Span shape_span, const std::string& who, TensorRole role, const std::vector<Stored>& ways) {
+                  Span shape_span, const std::string& who, TensorRole role, const std::vector<StoredForm>& ways) {
     uint64_t layers = 0;
     for (const LayerRange& range : group.layers) layers += range.last - range.first;
     if (layers * experts > kMaxListedTensors) {
@@ -201,15 +131,16 @@ class TensorTable {
     }
   }
 
-  void Compare(const ListedTensor& found, const std::vector<Stored>& ways, Span dtype_span, Span shape_span,
+  void Compare(const ListedTensor& found, const std::vector<StoredForm>& ways, Span dtype_span, Span shape_span,
                const std::string& who, TensorRole role, uint32_t layer) {
     bool dtype_fits = false;
-    for (const Stored& way : ways) {
+    for (const StoredForm& way : ways) {
       if (way.dtype != found.dtype) continue;
       dtype_fits = true;
-      if (SameShape(found.shape, way.shape, files_.source())) return;
+      if (IsStoredShape(found.shape, way.shape, files_.source())) return;
     }
-    const auto way = std::find_if(ways.begin(), ways.end(), [&](const Stored& w) { return w.dtype == found.dtype; });
+    const auto way =
+        std::find_if(ways.begin(), ways.end(), [&](const StoredForm& w) { return w.dtype == found.dtype; });
     Failures& failures = dtype_fits
                              ? Fail(Kind::kShape, shape_span, ShapeText(found.shape), who, found.name)
                              : Fail(Kind::kDType, dtype_span, std::string(DTypeName(found.dtype)), who, found.name);

@@ -11,24 +11,24 @@
 #include "compiler/check/checked_model.h"
 #include "compiler/check/tensor_table.h"
 #include "compiler/driver/all_degrees.h"
+#include "compiler/driver/bind_digests.h"
 #include "compiler/driver/degree_help.h"
+#include "compiler/driver/document.h"
 #include "compiler/driver/layout_search.h"
 #include "compiler/driver/link_advice.h"
 #include "compiler/emit/emit.h"
 #include "compiler/lowering/plan_draft.h"
 #include "compiler/manifest/read_manifest.h"
 #include "compiler/placement/placement.h"
-#include "compiler/yaml/yaml.h"
 #include "schema/byte_text.h"
 #include "schema/checkpoint_listing.h"
 #include "schema/format_text.h"
 #include "schema/load_profile.h"
 #include "schema/mesh_view.h"
 #include "schema/plan_text.h"
-#include "schema/quoted_name.h"
 #include "schema/reason.h"
+#include "schema/sealed_digests.h"
 #include "schema/status_macros.h"
-#include "schema/utf8.h"
 #include "schema/within_memory.h"
 
 namespace meshseal::compiler {
@@ -39,44 +39,6 @@ constexpr const char* kStageNames[] = {
 #include "compiler/driver/stages.def"
 #undef MESHSEAL_STAGE
 };
-
-// A document's file and tree; no tree when the YAML was refused.
-struct Document {
-  const SourceFile* file = nullptr;
-  std::optional<YamlNode> root;
-};
-
-// The base names of documents go into the plan, where that of the deployment, without its ending, is the plan's name.
-absl::Status CheckFileName(const std::string& path) {
-  const std::string name = std::filesystem::path(path).filename().string();
-  if (name.rfind('.') != 0 && IsUtf8(name) && !HasControlCharacter(name)) {
-    return absl::OkStatus();
-  }
-  return Refuse(Reason::kUsage, absl::StrCat("the file's name ", QuotedName(name),
-                                             " cannot stand in a plan: expected printable text before its ending"));
-}
-
-absl::StatusOr<Document> Open(const std::string& path, CompileResult& result) {
-  MESHSEAL_RETURN_IF_ERROR(CheckFileName(path));
-  Document document;
-  MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<const SourceFile> file, SourceFile::Read(path));
-  document.file = file.get();
-  result.files.push_back(std::move(file));
-  document.root = ReadYaml(*document.file, result.diagnostics);
-  return document;
-}
-
-// Whether the document is of `kind`; reports it when it is of another.
-bool Is(const Document& document, DocumentKind kind, absl::string_view expected, Diagnostics& diagnostics) {
-  if (!document.root.has_value()) return false;
-  const std::optional<DocumentKind> found = KindOf(*document.root, diagnostics);
-  if (!found.has_value()) return false;
-  if (*found == kind) return true;
-  diagnostics.Error(
-      "document-kind", document.root->span(),
-      absl::StrCat("this document is no ", std::string(expected), ": it has no key '", std::string(expected), "'"));
-  return false;
-}
 
 // A path in a document is relative to the document.
 std::string Beside(const SourceFile& file, const std::string& path) {
@@ -191,8 +153,10 @@ absl::StatusOr<std::optional<Inputs>> ReadInputs(const Document& document, const
     return flag.has_value() ? *flag : Beside(*document.file, named.value);
   };
   const Deployment named = deployment.value_or(Deployment{});
-  MESHSEAL_ASSIGN_OR_RETURN(const Document model, Open(path_of(request.model, named.model_path), result));
-  MESHSEAL_ASSIGN_OR_RETURN(const Document mesh, Open(path_of(request.mesh, named.mesh_path), result));
+  MESHSEAL_ASSIGN_OR_RETURN(const Document model,
+                            OpenDocument(path_of(request.model, named.model_path), result.files, diagnostics));
+  MESHSEAL_ASSIGN_OR_RETURN(const Document mesh,
+                            OpenDocument(path_of(request.mesh, named.mesh_path), result.files, diagnostics));
   if (Is(model, DocumentKind::kModel, "model", diagnostics)) {
     if (auto read = ReadManifest(*model.file, *model.root, diagnostics)) inputs.model = std::move(*read);
   }
@@ -254,8 +218,18 @@ absl::Status CheckFiles(const Manifest& model, const std::optional<std::string>&
   return absl::OkStatus();
 }
 
+// The digest list that the plan is to bind, and its id in `inputs`.
+absl::StatusOr<std::optional<SealedDigests>> ReadDigests(const CompileRequest& request, Inputs& inputs) {
+  if (!request.digests.has_value()) return std::nullopt;
+  MESHSEAL_ASSIGN_OR_RETURN(const std::string file, ReadDigestsFile(*request.digests));
+  MESHSEAL_ASSIGN_OR_RETURN(SealedDigests digests, SealedDigests::Open(file));
+  inputs.weights_digest = digests.id();
+  return std::optional<SealedDigests>(std::move(digests));
+}
+
 // All stages after reading, as far as asked for.
-absl::Status RunStages(const Inputs& inputs, const CompileRequest& request, CompileResult& result) {
+absl::Status RunStages(const Inputs& inputs, const std::optional<SealedDigests>& digests, const CompileRequest& request,
+                       CompileResult& result) {
   const std::optional<CheckedModel> checked = Check(inputs, result.diagnostics);
   if (!checked.has_value()) {
     AddDegreeHelp(inputs, result.diagnostics);
@@ -268,6 +242,8 @@ absl::Status RunStages(const Inputs& inputs, const CompileRequest& request, Comp
     return absl::OkStatus();
   }
   const Placement placement = Place(*checked);
+  if (digests.has_value()) CheckDigests(*checked, placement, digests->digests(), result.diagnostics);
+  if (!result.diagnostics.ok()) return absl::OkStatus();
   if (request.stop_after == Stage::kPlace) {
     result.stage_text = PlacementText(*checked, placement);
     return absl::OkStatus();
@@ -323,9 +299,11 @@ std::optional<Stage> StageOf(absl::string_view name) {
 absl::StatusOr<CompileResult> Compile(const CompileRequest& request) {
   return WithinMemory([&]() -> absl::StatusOr<CompileResult> {
     CompileResult result;
-    MESHSEAL_ASSIGN_OR_RETURN(const Document document, Open(request.deployment, result));
+    MESHSEAL_ASSIGN_OR_RETURN(const Document document,
+                              OpenDocument(request.deployment, result.files, result.diagnostics));
     MESHSEAL_ASSIGN_OR_RETURN(std::optional<Inputs> inputs, ReadInputs(document, request, result));
     if (!inputs.has_value()) return result;
+    MESHSEAL_ASSIGN_OR_RETURN(const std::optional<SealedDigests> digests, ReadDigests(request, *inputs));
     if (request.find_layout) ChooseLayout(request, *inputs, result);
     if (!result.diagnostics.ok()) return result;
     if (request.stop_after == Stage::kRead) {
@@ -333,7 +311,7 @@ absl::StatusOr<CompileResult> Compile(const CompileRequest& request) {
                                        ", mesh ", inputs->mesh.name.value, "\n");
       return result;
     }
-    MESHSEAL_RETURN_IF_ERROR(RunStages(*inputs, request, result));
+    MESHSEAL_RETURN_IF_ERROR(RunStages(*inputs, digests, request, result));
     return result;
   });
 }
@@ -341,7 +319,7 @@ absl::StatusOr<CompileResult> Compile(const CompileRequest& request) {
 absl::StatusOr<CompileResult> CheckDocument(const std::string& path, const std::optional<std::string>& weights) {
   return WithinMemory([&]() -> absl::StatusOr<CompileResult> {
     CompileResult result;
-    MESHSEAL_ASSIGN_OR_RETURN(const Document document, Open(path, result));
+    MESHSEAL_ASSIGN_OR_RETURN(const Document document, OpenDocument(path, result.files, result.diagnostics));
     if (!document.root.has_value()) return result;
     const std::optional<DocumentKind> kind = KindOf(*document.root, result.diagnostics);
     if (!kind.has_value()) return result;
@@ -366,7 +344,7 @@ absl::StatusOr<CompileResult> CheckDocument(const std::string& path, const std::
         request.weights = weights;
         request.stop_after = Stage::kBudget;
         MESHSEAL_ASSIGN_OR_RETURN(const std::optional<Inputs> inputs, ReadInputs(document, request, result));
-        if (inputs.has_value()) MESHSEAL_RETURN_IF_ERROR(RunStages(*inputs, request, result));
+        if (inputs.has_value()) MESHSEAL_RETURN_IF_ERROR(RunStages(*inputs, std::nullopt, request, result));
         break;
       }
     }

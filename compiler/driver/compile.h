@@ -38,6 +38,7 @@ struct CompileRequest {
   std::optional<std::string> model;  // paths that override the deployment's
   std::optional<std::string> mesh;
   std::optional<std::string> weights;  // a checkpoint whose headers the model must fit; no payload is read
+  std::optional<std::string> digests;  // a sealed digest list that the plan binds
   std::vector<Override> overrides;
   uint64_t serial = 0;
   bool find_layout = false;  // search all degrees and go on with the best layout
@@ -54,7 +55,8 @@ struct CompileResult {
   std::string layouts;  // what a search found, as a table
 };
 
-// Reason kUsage: a file cannot be opened; weights.*: a checkpoint's headers are refused. Reason kBug: our own gates
+// Reason kUsage: a file cannot be opened; weights.*: a checkpoint's headers are refused;
+// those of a gate: the digest list is refused. Reason kBug: our own gates
 // refuse what was compiled. Violations of rules are not a status: they are in the result, all that the stage could see.
 absl::StatusOr<CompileResult> Compile(const CompileRequest& request);
 

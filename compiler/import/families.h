@@ -81,7 +81,7 @@ struct RouterRule {
   GroupScore groups = GroupScore::kInvalid;   // n_group and topk_group
   BiasRule selection_bias = BiasRule::kNone;  // and topk_method, where it stands, is noaux_tc
   bool logit_bias = false;
-  bool token_table = false;  // num_hash_layers
+  bool token_table = false;  // num_hash_layers, or the hash_moe layers of mlp_layer_types
   WeightPoint weight = WeightPoint::kOutput;
   RouterInput input = RouterInput::kModel;
 };
@@ -114,6 +114,7 @@ struct Family {
   const char* text_config = nullptr;               // the map that holds the language model's fields
   GgufRule gguf = {};
   const char* experts_key = "num_experts";
+  const char* experts_alias = nullptr;  // what stands for it where it is absent
   const char* width_key = "moe_intermediate_size";
   const char* mtp_key = nullptr;  // the number of extra blocks
   bool mtp_from_files = false;    // config.json does not say which of them were released

@@ -186,7 +186,7 @@ absl::StatusOr<std::vector<uint32_t>> ReadMoeLayers(const Family& family, const 
     const bool is_dense = std::find(dense.begin(), dense.end(), layer) != dense.end();
     if ((layer + offset) % step == 0 && !is_dense) moe.push_back(static_cast<uint32_t>(layer));
   }
-  if (config.Has("mlp_layer_types")) {
+  if (config.Has("mlp_layer_types") && !family.router.token_table) {
     MESHSEAL_ASSIGN_OR_RETURN(const std::vector<std::string> types, config.Texts("mlp_layer_types", "a check"));
     std::vector<uint32_t> sparse;
     for (size_t i = 0; i < types.size(); ++i) {
@@ -203,6 +203,33 @@ absl::StatusOr<std::vector<uint32_t>> ReadMoeLayers(const Family& family, const 
     }
   }
   return moe;
+}
+
+// How many leading layers choose by token id: a number, or as each layer's type, or both.
+absl::StatusOr<uint64_t> ReadHashLayers(const ConfigFields& config, uint64_t layers) {
+  constexpr absl::string_view kNumber = "num_hash_layers";
+  constexpr absl::string_view kTypes = "mlp_layer_types";
+  if (!config.Has(kTypes)) return config.Unsigned(kNumber, 0, layers, "the layers that choose by token id");
+  MESHSEAL_ASSIGN_OR_RETURN(const std::vector<std::string> types,
+                            config.Texts(kTypes, "the layers that choose by token id"));
+  if (types.size() != layers) {
+    return config.Refuse(kTypes, absl::StrCat("has ", types.size(), " layers, expected ", layers));
+  }
+  uint64_t hashed = 0;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "hash_moe" && types[i] != "moe") {
+      return config.Refuse(kTypes, absl::StrCat("found ", QuotedName(types[i]), ", expected 'hash_moe' or 'moe'"));
+    }
+    if (types[i] != "hash_moe") continue;
+    if (hashed != i) {
+      return config.Refuse(kTypes, absl::StrCat("layer ", i,
+                                                " is 'hash_moe' after one that is not; this family has "
+                                                "such layers at the start"));
+    }
+    ++hashed;
+  }
+  MESHSEAL_RETURN_IF_ERROR(ExpectNumber(config, kNumber, static_cast<double>(hashed)));
+  return hashed;
 }
 
 absl::Status ReadRouter(const Family& family, const ConfigFields& config, const std::optional<DType>& dtype,
@@ -285,8 +312,7 @@ absl::Status ReadRouter(const Family& family, const ConfigFields& config, const 
     }
   }
   if (rule.token_table) {
-    MESHSEAL_ASSIGN_OR_RETURN(const uint64_t hashed,
-                              config.Unsigned("num_hash_layers", 0, layers, "the layers that choose by token id"));
+    MESHSEAL_ASSIGN_OR_RETURN(const uint64_t hashed, ReadHashLayers(config, layers));
     if (hashed > 0) {
       router.token_table_layers.value = {{0, static_cast<uint32_t>(hashed)}};
       MESHSEAL_ASSIGN_OR_RETURN(router.vocabulary.value,
@@ -376,10 +402,13 @@ absl::StatusOr<ModelFacts> ReadHfConfig(const ConfigFields& config, absl::string
   MESHSEAL_ASSIGN_OR_RETURN(facts.dtype, ReadModelDType(family, config, text));
   MESHSEAL_RETURN_IF_ERROR(ReadAttention(family, text, manifest));
 
-  MESHSEAL_ASSIGN_OR_RETURN(moe.experts.value, text.Unsigned(family.experts_key, 1, kSize, "the number of experts"));
+  const bool by_alias =
+      !text.Has(family.experts_key) && family.experts_alias != nullptr && text.Has(family.experts_alias);
+  MESHSEAL_ASSIGN_OR_RETURN(moe.experts.value, text.Unsigned(by_alias ? family.experts_alias : family.experts_key, 1,
+                                                             kSize, "the number of experts"));
   MESHSEAL_ASSIGN_OR_RETURN(moe.experts_per_token.value,
                             text.Unsigned("num_experts_per_tok", 1, moe.experts.value, "the experts a token selects"));
-  // Aliases that some files carry.
+  // Some files carry several of the words.
   for (const char* alias : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     MESHSEAL_RETURN_IF_ERROR(ExpectNumber(text, alias, static_cast<double>(moe.experts.value)));
   }

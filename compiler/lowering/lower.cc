@@ -5,7 +5,7 @@
 
 #include "compiler/budget/price.h"
 #include "compiler/check/exact_sum.h"
-#include "compiler/check/role.h"
+#include "compiler/check/tensor_classes.h"
 #include "compiler/lowering/plan_draft.h"
 #include "schema/fingerprint.h"
 #include "schema/plan_codec.h"
@@ -98,46 +98,6 @@ SharedExpert LowerSharedExpert(const MoeSpec& moe, const ClassPlacement& placeme
   return shared;
 }
 
-SideTensor LowerSide(SideKind kind, const SideTensorSpec& spec) {
-  SideTensor side;
-  side.kind = kind;
-  side.dtype = spec.dtype.value;
-  side.name = spec.name.value;
-  if (spec.block.has_value()) {
-    side.block_rows = static_cast<uint32_t>(spec.block->value.rows);
-    side.block_columns = static_cast<uint32_t>(spec.block->value.columns);
-  }
-  side.applies = spec.applies.value;
-  if (spec.of.has_value()) side.of = spec.of->value;
-  return side;
-}
-
-TensorClass LowerTensor(const TensorSpec& spec) {
-  TensorClass tensor;
-  tensor.role = spec.role.value;
-  tensor.dtype = spec.dtype.value;
-  tensor.name = spec.name.value;
-  tensor.shape = spec.shape.value;
-  if (spec.layout.has_value()) tensor.layout = spec.layout->value;
-  if (spec.rotation.has_value()) tensor.rotation = static_cast<uint32_t>(spec.rotation->value);
-  if (spec.scale.has_value()) tensor.sides.push_back(LowerSide(SideKind::kScale, *spec.scale));
-  if (spec.scale_2.has_value()) tensor.sides.push_back(LowerSide(SideKind::kScale2, *spec.scale_2));
-  if (spec.input_scale.has_value()) tensor.sides.push_back(LowerSide(SideKind::kInputScale, *spec.input_scale));
-  return tensor;
-}
-
-// The tensors that steps read, in the order of their roles, whatever the order in the manifest.
-std::vector<TensorClass> LowerTensors(const MoeSpec& moe) {
-  std::vector<TensorClass> tensors;
-  const std::vector<const TensorSpec*> read = TensorsRead(moe);
-  for (const Term& role : Terms<TensorRole>()) {
-    for (const TensorSpec* spec : read) {
-      if (static_cast<uint8_t>(spec->role.value) == role.value) tensors.push_back(LowerTensor(*spec));
-    }
-  }
-  return tensors;
-}
-
 // The manifest line that decides what a step does.
 Span OriginOf(StepKind kind, const Manifest& model, const MoeSpec& moe) {
   const auto tensor = [&](TensorRole role) {
@@ -225,7 +185,7 @@ LayerClass LowerLayers(const CheckedModel& checked, const ClassPlacement& placem
   layers.residual = moe.residual.value;
   layers.gate_up_basis = checked.deployment().gate_up_basis.value;
   layers.down_basis = checked.deployment().down_basis.value;
-  layers.tensors = LowerTensors(moe);
+  layers.tensors = TensorClassesOf(moe);
   layers.expert_shards = placement.owners.shards;
   layers.expert_copies = placement.owners.copies;
   layers.load = placement.load;
@@ -277,6 +237,7 @@ PlanDraft Lower(const CheckedModel& checked, const Placement& placement, const M
   plan.failure_scope = deployment.failure_scope.value;
   plan.weight_source = model.source.value;
   plan.weight_seed = model.seed;
+  plan.weights_digest = checked.documents().inputs().weights_digest;
   for (const Spanned<std::string>& pattern : model.ignored) plan.ignored_tensors.push_back(pattern.value);
   for (size_t i = 0; i < placement.classes().size(); ++i) {
     plan.layer_classes.push_back(LowerLayers(checked, placement.classes()[i], memory.classes()[i]));

@@ -280,6 +280,7 @@ struct Inputs {
   MeshSpec mesh;
   Deployment deployment;
   std::optional<LoadProfileFile> profile;  // exactly where experts are balanced
+  Sha256Digest weights_digest{};           // id of the digest list to bind; all zeros: none
 };
 
 }  // namespace meshseal::compiler

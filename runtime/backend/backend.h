@@ -47,11 +47,19 @@ class Backend {
   // ascending. Reason kNonFinite for a token whose scores are not all finite.
   virtual absl::Status Route(const RouteArgs& args) = 0;
 
+  // Experts of every token by its id's row of the table, in the row's order, with the weights that the router's rule
+  // gives them. Reasons: kNonFinite as above, kUsage for an id outside the table, kWeightsTensor for a row that does
+  // not name different experts.
+  virtual absl::Status RouteByTable(const RouteByTableArgs& args) = 0;
+
+  // The caller's experts and weights, as they are. Reason kUsage as CheckGivenRouting says.
+  virtual absl::Status RouteGiven(const RouteGivenArgs& args) = 0;
+
   // Copies token rows to the rows of their owned slots, grouped by local expert, ascending by slot inside an
   // expert. Reason kBug when they need more rows than there are.
   virtual absl::Status Scatter(const ScatterArgs& args) = 0;
 
-  // Gate and up products of every owned slot's token.
+  // Gate and up products of every owned slot's token, with their biases.
   virtual absl::Status GateUp(const GateUpArgs& args) = 0;
 
   // The same of every grouped row that has a slot.
@@ -63,11 +71,24 @@ class Backend {
   // Gate and up columns of every owned slot to its activations.
   virtual absl::Status Activation(const ActivationArgs& args) = 0;
 
-  // Down product of every owned slot: one row per slot, not yet weighted.
+  // Down product of every owned slot: one row per slot.
   virtual absl::Status Down(const DownArgs& args) = 0;
+
+  // Gate and up products of every token with the rank's columns of the shared expert.
+  virtual absl::Status SharedGateUp(const SharedGateUpArgs& args) = 0;
+
+  // Their activations.
+  virtual absl::Status SharedActivation(const SharedActivationArgs& args) = 0;
+
+  // The shared expert's row of every token, times the sigmoid of its own gate where it has one; exact zeros on a rank
+  // without columns of it.
+  virtual absl::Status SharedDown(const SharedDownArgs& args) = 0;
 
   // Weighted sum of each token's owned slots; exact zeros for a token without one.
   virtual absl::Status Combine(const CombineArgs& args) = 0;
+
+  // The same, and then the shared expert's row.
+  virtual absl::Status CombineShared(const CombineSharedArgs& args) = 0;
 
   // The reduced rows plus the layer's input.
   virtual absl::Status Residual(const ResidualArgs& args) = 0;

@@ -58,7 +58,14 @@ meshseal_plan::meshseal_plan(meshseal::SealedPlan opened)
       signer_key_id(signer.has_value() ? meshseal::KeyIdText(signer->key_id) : ""),
       hidden(sealed.plan().hidden),
       layers(sealed.plan().layers),
-      world(static_cast<uint32_t>(sealed.plan().mesh.rank_slots.size())) {}
+      world(static_cast<uint32_t>(sealed.plan().mesh.rank_slots.size())),
+      top_k(layers) {
+  for (const meshseal::LayerClass& layer_class : sealed.plan().layer_classes) {
+    for (const meshseal::LayerRange& range : layer_class.layers) {
+      for (uint32_t layer = range.first; layer < range.last; ++layer) top_k[layer] = layer_class.top_k;
+    }
+  }
+}
 
 meshseal_error* meshseal_plan_open(const void* bytes, size_t size, const void* signature, size_t signature_size,
                                    const meshseal_policy* policy, meshseal_plan** plan) {
@@ -92,5 +99,9 @@ uint32_t meshseal_plan_hidden(const meshseal_plan* plan) { return plan == nullpt
 uint32_t meshseal_plan_layers(const meshseal_plan* plan) { return plan == nullptr ? 0 : plan->layers; }
 
 uint32_t meshseal_plan_world(const meshseal_plan* plan) { return plan == nullptr ? 0 : plan->world; }
+
+uint32_t meshseal_plan_top_k(const meshseal_plan* plan, uint32_t layer) {
+  return plan == nullptr || layer >= plan->top_k.size() ? 0 : plan->top_k[layer];
+}
 
 void meshseal_plan_close(meshseal_plan* plan) { delete plan; }

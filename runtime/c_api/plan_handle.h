@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/include/meshseal/meshseal.h"
 #include "schema/sealed_plan.h"
@@ -21,6 +22,7 @@ struct meshseal_plan {
   uint32_t hidden;
   uint32_t layers;
   uint32_t world;
+  std::vector<uint32_t> top_k;  // by layer; 0 without experts
 };
 
 #endif  // MESHSEAL_RUNTIME_C_API_PLAN_HANDLE_H_

@@ -1,7 +1,9 @@
 #include "runtime/session/session.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -9,6 +11,7 @@
 #include "absl/types/span.h"
 #include "runtime/c_api/error.h"
 #include "runtime/c_api/plan_handle.h"
+#include "runtime/program/rank_facts.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
 
@@ -19,23 +22,27 @@ struct meshseal_session {
 namespace meshseal::runtime::c_api {
 namespace {
 
+constexpr uint32_t kMostLoadThreads = 1024;
+
 absl::StatusOr<SessionOptions> OptionsOf(const meshseal_session_options* given) {
   MESHSEAL_RETURN_IF_ERROR(CheckGiven(given, "options"));
   MESHSEAL_RETURN_IF_ERROR(CheckStructSize(given->struct_size, sizeof(*given), "options"));
-  MESHSEAL_RETURN_IF_ERROR(CheckGiven(given->weights, "options->weights"));
   MESHSEAL_RETURN_IF_ERROR(CheckGiven(given->backend, "options->backend"));
   MESHSEAL_RETURN_IF_ERROR(CheckFlag(given->unverified_weights, "options->unverified_weights"));
   MESHSEAL_RETURN_IF_ERROR(CheckFlag(given->emulate, "options->emulate"));
   if (given->deadline_ms == 0) return Refuse(Reason::kUsage, "options->deadline_ms is 0");
-  if (given->reserved != 0) {
-    return Refuse(Reason::kUsage, absl::StrCat("options->reserved is ", given->reserved, ", expected 0"));
+  if (given->load_threads > kMostLoadThreads) {
+    return Refuse(Reason::kUsage, absl::StrCat("options->load_threads is ", given->load_threads, ", expected at most ",
+                                               kMostLoadThreads));
   }
   SessionOptions options;
-  options.weights = {given->weights};
+  if (given->weights != nullptr) options.weights = {given->weights};
+  if (given->digests != nullptr) options.digests = given->digests;
   options.unverified_weights = given->unverified_weights == 1;
   options.backend = given->backend;
   options.emulate = given->emulate == 1;
   options.deadline = std::chrono::milliseconds(given->deadline_ms);
+  options.load_threads = given->load_threads;
   return options;
 }
 
@@ -43,7 +50,63 @@ absl::StatusOr<SessionOptions> OptionsOf(const meshseal_session_options* given) 
 absl::StatusOr<Phase> PhaseOf(int32_t phase) {
   if (phase == MESHSEAL_DECODE) return Phase::kDecode;
   if (phase == MESHSEAL_PREFILL) return Phase::kPrefill;
-  return Refuse(Reason::kUsage, absl::StrCat("phase is ", phase, ", expected MESHSEAL_DECODE or MESHSEAL_PREFILL"));
+  return Refuse(Reason::kUsage,
+                absl::StrCat("run->phase is ", phase, ", expected MESHSEAL_DECODE or MESHSEAL_PREFILL"));
+}
+
+absl::StatusOr<RunRequest> RequestOf(const meshseal_run* given) {
+  MESHSEAL_RETURN_IF_ERROR(CheckGiven(given, "run"));
+  MESHSEAL_RETURN_IF_ERROR(CheckStructSize(given->struct_size, sizeof(*given), "run"));
+  if (given->reserved != 0) {
+    return Refuse(Reason::kUsage, absl::StrCat("run->reserved is ", given->reserved, ", expected 0"));
+  }
+  if (given->elements != 0) {
+    MESHSEAL_RETURN_IF_ERROR(CheckGiven(given->hidden, "run->hidden"));
+    MESHSEAL_RETURN_IF_ERROR(CheckGiven(given->output, "run->output"));
+  }
+  RunRequest request;
+  request.model = {given->model};
+  request.layer = given->layer;
+  MESHSEAL_ASSIGN_OR_RETURN(request.phase, PhaseOf(given->phase));
+  request.tokens = given->tokens;
+  request.hidden = absl::MakeConstSpan(given->hidden, given->elements);
+  request.output = absl::MakeSpan(given->output, given->elements);
+  if (given->token_ids != nullptr) request.token_ids = absl::MakeConstSpan(given->token_ids, given->tokens);
+  if (given->given_ids != nullptr) request.routing.experts = absl::MakeConstSpan(given->given_ids, given->slots);
+  if (given->given_weights != nullptr) {
+    request.routing.weights = absl::MakeConstSpan(given->given_weights, given->slots);
+  }
+  return request;
+}
+
+// Whether the arrays for what is selected have the size that the run will fill; `request` then runs on no other model
+// than the one that says so.
+absl::Status CheckSelected(const Session& session, size_t slots, RunRequest& request) {
+  if (request.model.generation == 0) request.model = session.model();
+  if (request.model.generation == 0) return Refuse(Reason::kStaleModel, "no model is resident");
+  const std::shared_ptr<const SealedPlan> sealed = session.plan();
+  const std::optional<uint32_t> layer_class = ClassOfLayer(sealed->plan(), request.layer);
+  if (!layer_class.has_value()) return absl::OkStatus();  // the run refuses it
+  const uint32_t top_k = sealed->plan().layer_classes[*layer_class].top_k;
+  if (slots == uint64_t{request.tokens} * top_k) return absl::OkStatus();
+  return Refuse(Reason::kUsage, absl::StrCat("run->slots is ", slots, ", ", request.tokens, " tokens of ", top_k,
+                                             " experts have ", uint64_t{request.tokens} * top_k));
+}
+
+absl::Status Run(Session& session, const meshseal_run* given) {
+  MESHSEAL_ASSIGN_OR_RETURN(RunRequest request, RequestOf(given));
+  if (given->selected_ids != nullptr || given->selected_weights != nullptr) {
+    MESHSEAL_RETURN_IF_ERROR(CheckSelected(session, given->slots, request));
+  }
+  RunResult result;
+  MESHSEAL_RETURN_IF_ERROR(session.Run(request, &result));
+  if (given->selected_ids != nullptr) {
+    std::copy(result.expert_ids.begin(), result.expert_ids.end(), given->selected_ids);
+  }
+  if (given->selected_weights != nullptr) {
+    std::copy(result.expert_weights.begin(), result.expert_weights.end(), given->selected_weights);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -64,23 +127,38 @@ meshseal_error* meshseal_session_create(meshseal_plan* plan, const meshseal_sess
   });
 }
 
-meshseal_error* meshseal_session_run_layer(meshseal_session* session, uint32_t layer, int32_t phase, uint32_t tokens,
-                                           const float* hidden, float* output, size_t elements) {
+meshseal_error* meshseal_session_replace(meshseal_session* session, meshseal_plan* plan,
+                                         const meshseal_session_options* options, uint64_t* model) {
   namespace c_api = meshseal::runtime::c_api;
   return c_api::Call([&]() -> absl::Status {
     MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(session, "session"));
-    if (elements != 0) {
-      MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(hidden, "hidden"));
-      MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(output, "output"));
-    }
-    meshseal::runtime::RunRequest request;
-    request.layer = layer;
-    MESHSEAL_ASSIGN_OR_RETURN(request.phase, c_api::PhaseOf(phase));
-    request.tokens = tokens;
-    request.hidden = absl::MakeConstSpan(hidden, elements);
-    request.output = absl::MakeSpan(output, elements);
-    meshseal::runtime::RunResult result;
-    return session->session->Run(request, &result);
+    MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(plan, "plan"));
+    MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(model, "model"));
+    MESHSEAL_ASSIGN_OR_RETURN(meshseal::runtime::SessionOptions asked, c_api::OptionsOf(options));
+    MESHSEAL_ASSIGN_OR_RETURN(const meshseal::runtime::ModelHandle handle,
+                              session->session->Replace(std::move(plan->sealed), std::move(asked)));
+    *model = handle.generation;
+    return absl::OkStatus();
+  });
+}
+
+meshseal_error* meshseal_session_unload(meshseal_session* session, uint64_t model) {
+  namespace c_api = meshseal::runtime::c_api;
+  return c_api::Call([&]() -> absl::Status {
+    MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(session, "session"));
+    return session->session->Unload({model});
+  });
+}
+
+uint64_t meshseal_session_model(const meshseal_session* session) {
+  return session == nullptr ? 0 : session->session->model().generation;
+}
+
+meshseal_error* meshseal_session_run(meshseal_session* session, const meshseal_run* run) {
+  namespace c_api = meshseal::runtime::c_api;
+  return c_api::Call([&]() -> absl::Status {
+    MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(session, "session"));
+    return c_api::Run(*session->session, run);
   });
 }
 

@@ -1,13 +1,14 @@
 #include "runtime/execute/rank_executor.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "runtime/backend/basis.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/status_lane.h"
-#include "schema/float_bits.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
 
@@ -35,6 +36,7 @@ class RankExecutor::Frame {
     shape_.top_k = program.layer_class().top_k;
     shape_.hidden = program.hidden();
     shape_.columns = program.columns().size();
+    shape_.gated = HasGate(program.layer_class().activation.kind);
   }
 
   const RankProgram& program() const { return program_; }
@@ -44,7 +46,12 @@ class RankExecutor::Frame {
   const StepOutput& output() const { return output_; }
   StepCounters* counters() const { return counters_; }
 
-  absl::Span<float> Tokens(const Buffer& place) const { return Rows(place, shape_.tokens, shape_.hidden); }
+  // Whether the routing weight is multiplied in at `point`.
+  bool WeighsAt(WeightPoint point) const { return program_.layer_class().router.weight_applied == point; }
+
+  absl::Span<float> Tokens(const Buffer& place) const { return Tokens(place, shape_.hidden); }
+  absl::Span<float> Tokens(const Buffer& place, uint64_t width) const { return Rows(place, shape_.tokens, width); }
+  absl::Span<int32_t> TokenIds(const Buffer& place) const { return At<int32_t>(place, 0, shape_.tokens); }
   absl::Span<float> Slots(const Buffer& place, uint64_t width) const { return Rows(place, shape_.slots(), width); }
   absl::Span<float> Grouped(const Buffer& place, uint64_t width) const {
     return Rows(place, program_.grouped_rows(), width);
@@ -55,8 +62,9 @@ class RankExecutor::Frame {
   absl::Span<float> ExpertWeights(const Buffer& place) const {
     return At<float>(place, shape_.slots(), shape_.slots());
   }
+  Routing RoutingAt(const Buffer& place) const { return {ExpertIds(place), ExpertWeights(place)}; }
   OwnedSlots Owned(const Buffer& place) const {
-    return {{ExpertIds(place), ExpertWeights(place)}, program_.local_of_expert()};
+    return {RoutingAt(place), program_.expert_places(), shape_.first_token, shape_.top_k};
   }
 
   // A grouping place: slot of each row, row of each slot, first row of each local expert and the end.
@@ -77,8 +85,21 @@ class RankExecutor::Frame {
                                ": ", failure.message()));
   }
 
+  // What the caller brought, to the places where the program reads it.
+  void PlaceInputs(const StepInput& input) const {
+    std::copy(input.hidden.begin(), input.hidden.end(), Tokens(program_.layer_input()).begin());
+    const std::array<Buffer, 3>& read = program_.route().inputs;
+    if (program_.route().kind == StepKind::kRouteByTable) {
+      std::copy(input.token_ids.begin(), input.token_ids.end(), TokenIds(read[1]).begin());
+    }
+    if (program_.route().kind == StepKind::kRouteGiven) {
+      std::copy(input.routing.experts.begin(), input.routing.experts.end(), ExpertIds(read[0]).begin());
+      std::copy(input.routing.weights.begin(), input.routing.weights.end(), ExpertWeights(read[0]).begin());
+    }
+  }
+
   // Where route left its result.
-  const Buffer& RoutingPlace() const { return program_.steps().front().outputs.front(); }
+  const Buffer& RoutingPlace() const { return program_.route().outputs.front(); }
 
  private:
   template <class T>
@@ -116,13 +137,19 @@ absl::Status RankExecutor::Run(const RankProgram& program, const LayerWeights& w
   const Frame frame(program, weights, input, output, arena_.bytes(), &launched);
   const uint64_t elements = uint64_t{input.tokens} * program.hidden();
   MESHSEAL_RETURN_IF_ERROR(CheckSize("the input", input.hidden.size(), elements));
+  const uint64_t ids = program.route().kind == StepKind::kRouteByTable ? input.tokens : 0;
+  MESHSEAL_RETURN_IF_ERROR(CheckSize("the row of token ids", input.token_ids.size(), ids));
+  const uint64_t given = program.route().kind == StepKind::kRouteGiven ? frame.shape().slots() : 0;
+  for (const size_t size : {input.routing.experts.size(), input.routing.weights.size()}) {
+    MESHSEAL_RETURN_IF_ERROR(CheckSize("the given routing", size, given));
+  }
   if (!output.hidden.empty()) MESHSEAL_RETURN_IF_ERROR(CheckSize("the output", output.hidden.size(), elements));
   for (const size_t size : {output.expert_ids.size(), output.expert_weights.size()}) {
     if (size != 0) MESHSEAL_RETURN_IF_ERROR(CheckSize("the routing", size, frame.shape().slots()));
   }
 
   if (options_.poison) std::memset(arena_.bytes().data(), kPoison, program.arena_bytes());
-  std::copy(input.hidden.begin(), input.hidden.end(), frame.Tokens(program.layer_input()).begin());
+  frame.PlaceInputs(input);
 
   absl::Status status;
   for (uint32_t i = 0; i < program.steps().size(); ++i) {
@@ -141,56 +168,74 @@ absl::Status RankExecutor::Run(const RankProgram& program, const LayerWeights& w
   if (output.hidden.empty()) return absl::OkStatus();
   const absl::Span<const float> result = frame.Tokens(program.layer_output());
   std::copy(result.begin(), result.end(), output.hidden.begin());
-  if (program.output() == Basis::kBf16) {
-    for (float& value : output.hidden) value = Bf16ToFloat(FloatToBf16(value));
-  }
+  ToBasis(program.output(), output.hidden);
   return absl::OkStatus();
 }
 
 absl::Status RankExecutor::RunBackendStep(const Frame& frame, const BoundStep& step) {
-  const LayerClass& layer = frame.program().layer_class();
+  const RankProgram& program = frame.program();
+  const LayerClass& layer = program.layer_class();
+  const LayerWeights& weights = frame.weights();
   const StepShape& shape = frame.shape();
-  const absl::Span<const ExpertWeights> experts = frame.weights().experts;
-  const auto& [in, in2] = step.inputs;
-  const auto& [out, out2] = step.outputs;
+  const absl::Span<const ExpertWeights> experts = weights.experts;
+  const auto& [in, in2, in3] = step.inputs;
+  const Buffer& out = step.outputs[0];
+  const Buffer& out2 = step.outputs[1];
   const uint64_t hidden = shape.hidden;
   const uint64_t columns = shape.columns;
+  const uint64_t shared = program.shared_columns();
+  const uint64_t shared_products = shared * (HasGate(layer.shared_expert.activation.kind) ? 2 : 1);
   switch (step.kind) {
     case StepKind::kRoute:
-      return backend_->Route({shape, layer.router, frame.weights().router, frame.weights().router_bias,
-                              frame.weights().selection_bias, frame.Tokens(in), frame.ExpertIds(out),
-                              frame.ExpertWeights(out)});
+      return backend_->Route({shape, layer.router, weights.router, weights.router_bias, weights.selection_bias,
+                              frame.Tokens(in), frame.ExpertIds(out), frame.ExpertWeights(out)});
+    case StepKind::kRouteByTable:
+      return backend_->RouteByTable({shape, layer.router, weights.router, weights.router_bias, weights.token_table,
+                                     frame.Tokens(in), frame.TokenIds(in2), frame.ExpertIds(out),
+                                     frame.ExpertWeights(out)});
+    case StepKind::kRouteGiven:
+      return backend_->RouteGiven(
+          {shape, layer.experts, frame.RoutingAt(in), frame.ExpertIds(out), frame.ExpertWeights(out)});
     case StepKind::kScatter:
-      return backend_->Scatter({shape, frame.Owned(in2), frame.program().local_experts(), frame.program().tile_rows(),
-                                frame.Tokens(in), frame.Grouped(out, hidden), frame.SlotOfRow(out2),
-                                frame.RowOfSlot(out2), frame.FirstRow(out2)});
+      return backend_->Scatter({shape, frame.Owned(in2), frame.WeighsAt(WeightPoint::kInput), program.local_experts(),
+                                program.tile_rows(), frame.Tokens(in), frame.Grouped(out, hidden),
+                                frame.SlotOfRow(out2), frame.RowOfSlot(out2), frame.FirstRow(out2)});
     case StepKind::kGateUp:
-      return backend_->GateUp({shape, frame.Owned(in2), layer.gate_up_basis, experts, frame.Tokens(in),
-                               frame.Slots(out, 2 * columns), frame.counters()});
+      return backend_->GateUp({shape, frame.Owned(in2), frame.WeighsAt(WeightPoint::kInput), layer.gate_up_basis,
+                               experts, frame.Tokens(in), frame.Slots(out, shape.products()), frame.counters()});
     case StepKind::kGateUpGrouped:
       return backend_->GateUpGrouped({shape, frame.GroupingAt(in2), layer.gate_up_basis, experts,
-                                      frame.Grouped(in, hidden), frame.Grouped(out, 2 * columns), frame.counters()});
+                                      frame.Grouped(in, hidden), frame.Grouped(out, shape.products()),
+                                      frame.counters()});
     case StepKind::kUnscatter:
       return backend_->Unscatter(
-          {shape, frame.GroupingAt(in2), frame.Grouped(in, 2 * columns), frame.Slots(out, 2 * columns)});
+          {shape, frame.GroupingAt(in2), frame.Grouped(in, shape.products()), frame.Slots(out, shape.products())});
     case StepKind::kActivation:
-      return backend_->Activation(
-          {shape, frame.Owned(in2), layer.activation, frame.Slots(in, 2 * columns), frame.Slots(out, columns)});
+      return backend_->Activation({shape, frame.Owned(in2), frame.WeighsAt(WeightPoint::kActivation), layer.activation,
+                                   frame.Slots(in, shape.products()), frame.Slots(out, columns)});
     case StepKind::kDown:
-      return backend_->Down({shape, frame.Owned(in2), layer.down_basis, experts, frame.Slots(in, columns),
-                             frame.Slots(out, hidden), frame.counters()});
+      return backend_->Down({shape, frame.Owned(in2), program.at().tp == 0, layer.down_basis, experts,
+                             frame.Slots(in, columns), frame.Slots(out, hidden), frame.counters()});
+    case StepKind::kSharedGateUp:
+      return backend_->SharedGateUp(
+          {shape, layer.gate_up_basis, weights.shared, frame.Tokens(in), frame.Tokens(out, shared_products)});
+    case StepKind::kSharedActivation:
+      return backend_->SharedActivation({shape, program.shared_columns(), layer.shared_expert.activation,
+                                         frame.Tokens(in, shared_products), frame.Tokens(out, shared)});
+    case StepKind::kSharedDown:
+      return backend_->SharedDown(
+          {shape, layer.down_basis, weights.shared, frame.Tokens(in, shared), frame.Tokens(in2), frame.Tokens(out)});
     case StepKind::kCombine:
-      return backend_->Combine({shape, frame.Owned(in2), frame.Slots(in, hidden), frame.Tokens(out)});
+    case StepKind::kCombineShared: {
+      const CombineArgs combine = {shape, frame.Owned(in2), frame.WeighsAt(WeightPoint::kOutput),
+                                   frame.Slots(in, hidden), frame.Tokens(out)};
+      if (step.kind == StepKind::kCombine) return backend_->Combine(combine);
+      return backend_->CombineShared({combine, frame.Tokens(in3)});
+    }
     case StepKind::kResidual:
       return backend_->Residual({shape, frame.Tokens(in), frame.Tokens(in2), frame.Tokens(out)});
     case StepKind::kCollective:
     case StepKind::kGather:
-    case StepKind::kRouteByTable:
-    case StepKind::kRouteGiven:
-    case StepKind::kSharedGateUp:
-    case StepKind::kSharedActivation:
-    case StepKind::kSharedDown:
-    case StepKind::kCombineShared:
     case StepKind::kInvalid:
       break;
   }

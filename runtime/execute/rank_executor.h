@@ -26,9 +26,11 @@ namespace meshseal::runtime {
 // collective.
 struct StepInput {
   uint32_t layer = 0;
-  uint64_t first_token = 0;        // the caller's number of token 0, for messages
-  uint32_t tokens = 0;             // T
-  absl::Span<const float> hidden;  // [T, H]
+  uint64_t first_token = 0;                  // the caller's number of token 0, for messages
+  uint32_t tokens = 0;                       // T
+  absl::Span<const float> hidden;            // [T, H]
+  absl::Span<const int32_t> token_ids = {};  // [T], where the program routes by a token table; empty elsewhere
+  Routing routing = {};                      // [T*k], where the program takes a given one; empty elsewhere
 };
 
 // The caller's memory for what it wants to have; an empty span is not filled. Means nothing when the run

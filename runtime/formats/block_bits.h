@@ -17,6 +17,7 @@ static_assert(std::endian::native == std::endian::little, "blocks are little-end
 
 // Byte `at` of a block, as a number.
 inline unsigned ByteAt(const std::byte* block, size_t at) { return std::to_integer<unsigned>(block[at]); }
+inline void SetByte(std::byte* block, size_t at, unsigned value) { block[at] = static_cast<std::byte>(value); }
 inline int SignedByteAt(const std::byte* block, size_t at) { return static_cast<int8_t>(ByteAt(block, at)); }
 
 inline uint16_t HalfBits(const std::byte* block, size_t at) {
@@ -25,6 +26,13 @@ inline uint16_t HalfBits(const std::byte* block, size_t at) {
   return bits;
 }
 inline double F16At(const std::byte* block, size_t at) { return static_cast<double>(F16ToFloat(HalfBits(block, at))); }
+
+// Writes 2^exponent, at least -24, as a half.
+inline void SetHalf(std::byte* block, size_t at, int exponent) {
+  const int bits = exponent >= -14 ? (exponent + 15) << 10 : 1 << (exponent + 24);
+  SetByte(block, at, static_cast<unsigned>(bits) & 0xFFu);
+  SetByte(block, at + 1, static_cast<unsigned>(bits) >> 8);
+}
 
 // The lower four bits of a byte, or the upper ones.
 inline unsigned Nibble(unsigned byte, bool upper) { return upper ? byte >> 4 : byte & 15u; }

@@ -9,4 +9,10 @@ void DecodeF16(const std::byte* block, float* out) { *out = F16ToFloat(HalfBits(
 
 const char* FaultOfF16(const std::byte*) { return nullptr; }
 
+void TameF16(std::byte* block) {
+  // Sign and fraction stay, the exponent becomes one of -8 to -5.
+  const unsigned exponent = 7 + (ByteAt(block, 1) >> 2 & 3u);
+  SetByte(block, 1, (ByteAt(block, 1) & 0x83u) | exponent << 2);
+}
+
 }  // namespace meshseal::runtime

@@ -4,10 +4,11 @@
 
 namespace meshseal::runtime {
 
-// One pair for each row, in the file named after it.
+// Three for each row, in the file named after it.
 #define MESHSEAL_FORMAT(dtype, Name)                     \
   void Decode##Name(const std::byte* block, float* out); \
-  const char* FaultOf##Name(const std::byte* block);
+  const char* FaultOf##Name(const std::byte* block);     \
+  void Tame##Name(std::byte* block);
 #include "runtime/formats/formats.def"
 #undef MESHSEAL_FORMAT
 
@@ -38,9 +39,13 @@ void DecodeBlocks(const std::byte* blocks, uint64_t count, float* out) {
 }
 
 constexpr std::array kFormats = {
-#define MESHSEAL_FORMAT(dtype, Name)                                              \
-  Format{DType::dtype, SizeOf(DType::dtype).elements, SizeOf(DType::dtype).bytes, \
-         &DecodeBlocks<DType::dtype, &Decode##Name>, &FaultOf##Name},
+#define MESHSEAL_FORMAT(dtype, Name)                 \
+  Format{DType::dtype,                               \
+         SizeOf(DType::dtype).elements,              \
+         SizeOf(DType::dtype).bytes,                 \
+         &DecodeBlocks<DType::dtype, &Decode##Name>, \
+         &FaultOf##Name,                             \
+         &Tame##Name},
 #include "runtime/formats/formats.def"
 #undef MESHSEAL_FORMAT
 };

@@ -20,6 +20,9 @@ struct Format {
   void (*decode)(const std::byte* blocks, uint64_t count, float* out) = nullptr;
   // Why a block may not be used ("its scale is not finite"); null for a good one. A scale of zero is good.
   const char* (*fault)(const std::byte* block) = nullptr;
+  // Makes any bytes a good block of weights of about 2^-5, as synthetic weights have them (without scales of their
+  // own).
+  void (*tame)(std::byte* block) = nullptr;
 };
 
 // The format of `dtype`; null for one that nothing is computed from.

@@ -14,4 +14,6 @@ void DecodeMxfp4(const std::byte* block, float* out) {
 
 const char* FaultOfMxfp4(const std::byte* block) { return ByteAt(block, 0) == 255 ? kScaleNotFinite : nullptr; }
 
+void TameMxfp4(std::byte* block) { SetByte(block, 0, 127 - 7); }
+
 }  // namespace meshseal::runtime

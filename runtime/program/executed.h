@@ -13,23 +13,23 @@ namespace meshseal::runtime {
 constexpr bool IsExecuted(StepKind kind) {
   switch (kind) {
     case StepKind::kRoute:
+    case StepKind::kRouteByTable:
+    case StepKind::kRouteGiven:
     case StepKind::kScatter:
     case StepKind::kGateUp:
     case StepKind::kGateUpGrouped:
     case StepKind::kUnscatter:
     case StepKind::kActivation:
     case StepKind::kDown:
+    case StepKind::kSharedGateUp:
+    case StepKind::kSharedActivation:
+    case StepKind::kSharedDown:
     case StepKind::kCombine:
+    case StepKind::kCombineShared:
     case StepKind::kCollective:
     case StepKind::kResidual:
       return true;
     case StepKind::kGather:
-    case StepKind::kRouteByTable:
-    case StepKind::kRouteGiven:
-    case StepKind::kSharedGateUp:
-    case StepKind::kSharedActivation:
-    case StepKind::kSharedDown:
-    case StepKind::kCombineShared:
     case StepKind::kInvalid:
       return false;
   }

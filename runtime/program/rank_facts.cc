@@ -1,13 +1,34 @@
 #include "runtime/program/rank_facts.h"
 
+#include <cstddef>
+
 namespace meshseal::runtime {
 
 std::vector<uint32_t> LocalExperts(const LayerClass& layer_class, uint32_t ep) {
-  std::vector<uint32_t> experts;  // local numbers ascend with the expert, so this is their order
+  std::vector<uint32_t> experts;  // local numbers ascend with the expert, those of copies follow in the list's order
   for (uint32_t expert = 0; expert < layer_class.expert_shards.size(); ++expert) {
     if (layer_class.expert_shards[expert].owner == ep) experts.push_back(expert);
   }
+  for (const ExpertCopy& copy : layer_class.expert_copies) {
+    if (copy.owner == ep) experts.push_back(copy.expert);
+  }
   return experts;
+}
+
+std::vector<ExpertPlace> ExpertPlaces(const LayerClass& layer_class, uint32_t ep) {
+  std::vector<ExpertPlace> places(layer_class.expert_shards.size());
+  for (size_t expert = 0; expert < places.size(); ++expert) {
+    const ExpertShard& shard = layer_class.expert_shards[expert];
+    if (shard.owner == ep) places[expert].local = static_cast<int32_t>(shard.local);
+  }
+  for (const ExpertCopy& further : layer_class.expert_copies) {
+    ExpertPlace& place = places[further.expert];
+    const uint32_t copy = place.copies++;
+    if (further.owner != ep) continue;
+    place.local = static_cast<int32_t>(further.local);
+    place.copy = copy;
+  }
+  return places;
 }
 
 ColumnRange ColumnsOf(const LayerClass& layer_class, uint32_t tp) {
@@ -15,6 +36,22 @@ ColumnRange ColumnsOf(const LayerClass& layer_class, uint32_t tp) {
     return layer_class.segment_ends[layer_class.tp_segment_ends[coordinate] - 1];
   };
   return {tp == 0 ? 0 : end_of(tp - 1), end_of(tp)};
+}
+
+ColumnRange SharedColumnsOf(const LayerClass& layer_class, const Degrees& degrees, const Coordinate& at) {
+  const SharedExpert& shared = layer_class.shared_expert;
+  if (shared.width == 0) return {};
+  const bool split = shared.placement == SharedPlacement::kSplit;
+  if (!split && at.ep != 0) return {};
+  const size_t part = split ? size_t{at.tp} * degrees.ep + at.ep : at.tp;
+  return {part == 0 ? 0 : shared.part_ends[part - 1], shared.part_ends[part]};
+}
+
+StepKind RouteOf(const LayerClass& layer_class) {
+  for (const Step& step : layer_class.programs.front().steps) {
+    if (FindStep(step.kind)->outputs.front() == ValueOrder::kRouting) return step.kind;
+  }
+  return StepKind::kInvalid;  // the meaning gate refuses it
 }
 
 LayerRange LayersOfStage(const Plan& plan, uint32_t pp) {

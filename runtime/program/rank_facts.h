@@ -6,22 +6,44 @@
 #include <optional>
 #include <vector>
 
+#include "schema/mesh_view.h"
 #include "schema/plan.h"
+#include "schema/step.h"
 
 namespace meshseal::runtime {
 
-// Columns [begin, end) of the intermediate axis.
+// Columns [begin, end) of the intermediate axis, or of the shared expert's width.
 struct ColumnRange {
   uint32_t begin = 0;
   uint32_t end = 0;
   uint32_t size() const { return end - begin; }
 };
 
-// The experts that coordinate `ep` owns, by local number: global expert ids.
+// An expert of a layer, as one rank sees it.
+struct ExpertPlace {
+  int32_t local = -1;   // its local number; -1 when the rank does not hold it
+  uint32_t copy = 0;    // which of its copies the rank holds
+  uint32_t copies = 1;  // how many ranks of the ep axis hold it
+  friend bool operator==(const ExpertPlace&, const ExpertPlace&) = default;
+};
+
+// The experts that coordinate `ep` holds, copies included, by local number: global expert ids.
 std::vector<uint32_t> LocalExperts(const LayerClass& layer_class, uint32_t ep);
+
+// Every expert of the layers, as coordinate `ep` sees it.
+std::vector<ExpertPlace> ExpertPlaces(const LayerClass& layer_class, uint32_t ep);
 
 // The columns that coordinate `tp` owns.
 ColumnRange ColumnsOf(const LayerClass& layer_class, uint32_t tp);
+
+// The columns of the shared expert at a coordinate; none where there is no shared expert.
+ColumnRange SharedColumnsOf(const LayerClass& layer_class, const Degrees& degrees, const Coordinate& at);
+
+// Whether experts of this activation have a gate matrix.
+constexpr bool HasGate(ActivationKind kind) { return kind != ActivationKind::kRelu2; }
+
+// How the layers' tokens find their experts: kRoute, kRouteByTable or kRouteGiven.
+StepKind RouteOf(const LayerClass& layer_class);
 
 // The layers of pipeline stage `pp`.
 LayerRange LayersOfStage(const Plan& plan, uint32_t pp);

@@ -9,11 +9,12 @@
 namespace meshseal::runtime {
 namespace {
 
-absl::StatusOr<std::array<Buffer, 2>> PlacesOf(const std::vector<uint32_t>& values, const WorkLayout& layout) {
-  std::array<Buffer, 2> places;
-  if (values.size() > places.size()) return Refuse(Reason::kBug, "a step has more than 2 operands of a kind");
-  for (size_t i = 0; i < values.size(); ++i) places[i] = layout.buffers[values[i]];
-  return places;
+template <size_t n>
+absl::Status PlaceOperands(const std::vector<uint32_t>& values, const WorkLayout& layout,
+                           std::array<Buffer, n>* places) {
+  if (values.size() > n) return Refuse(Reason::kBug, absl::StrCat("a step has more than ", n, " operands of a kind"));
+  for (size_t i = 0; i < values.size(); ++i) (*places)[i] = layout.buffers[values[i]];
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -37,11 +38,9 @@ absl::StatusOr<RankProgram> BindProgram(const SealedPlan& plan, uint32_t rank, u
   const LayerClass& c = content.layer_classes[layer_class];
   bound.layer_class_ = &c;
   bound.columns_ = ColumnsOf(c, bound.at_.tp);
-  bound.local_of_expert_.assign(c.experts, -1);
-  const std::vector<uint32_t> experts = LocalExperts(c, bound.at_.ep);
-  for (size_t local = 0; local < experts.size(); ++local) {
-    bound.local_of_expert_[experts[local]] = static_cast<int32_t>(local);
-  }
+  bound.expert_places_ = ExpertPlaces(c, bound.at_.ep);
+  const size_t experts = LocalExperts(c, bound.at_.ep).size();
+  const uint32_t shared_columns = SharedColumnsOf(c, content.degrees, bound.at_).size();
 
   const auto program = std::find_if(c.programs.begin(), c.programs.end(),
                                     [&](const Program& candidate) { return candidate.phase == phase; });
@@ -50,20 +49,23 @@ absl::StatusOr<RankProgram> BindProgram(const SealedPlan& plan, uint32_t rank, u
   }
   bound.program_ = &*program;
   const auto layout = std::find_if(program->layouts.begin(), program->layouts.end(), [&](const WorkLayout& candidate) {
-    return candidate.experts == experts.size() && candidate.columns == bound.columns_.size();
+    return candidate.experts == experts && candidate.columns == bound.columns_.size() &&
+           candidate.shared_columns == shared_columns;
   });
   if (layout == program->layouts.end()) {
-    return Refuse(Reason::kBug,
-                  absl::StrCat("no layout for ", experts.size(), " experts and ", bound.columns_.size(), " columns"));
+    return Refuse(Reason::kBug, absl::StrCat("no layout for ", experts, " experts, ", bound.columns_.size(),
+                                             " columns and ", shared_columns, " shared ones"));
   }
   bound.layout_ = &*layout;
 
+  const StepKind route = RouteOf(c);
   for (const Step& step : program->steps) {
     BoundStep bound_step;
     bound_step.kind = step.kind;
     bound_step.mnemonic = FindStep(step.kind)->mnemonic;
-    MESHSEAL_ASSIGN_OR_RETURN(bound_step.inputs, PlacesOf(step.inputs, *layout));
-    MESHSEAL_ASSIGN_OR_RETURN(bound_step.outputs, PlacesOf(step.outputs, *layout));
+    MESHSEAL_RETURN_IF_ERROR(PlaceOperands(step.inputs, *layout, &bound_step.inputs));
+    MESHSEAL_RETURN_IF_ERROR(PlaceOperands(step.outputs, *layout, &bound_step.outputs));
+    if (step.kind == route) bound.route_ = bound.steps_.size();
     bound.steps_.push_back(bound_step);
   }
   return bound;

@@ -4,6 +4,7 @@
 #define MESHSEAL_RUNTIME_PROGRAM_RANK_PROGRAM_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -21,7 +22,7 @@ namespace meshseal::runtime {
 struct BoundStep {
   StepKind kind = StepKind::kInvalid;
   const char* mnemonic = "";
-  std::array<Buffer, 2> inputs;
+  std::array<Buffer, 3> inputs;
   std::array<Buffer, 2> outputs;
 };
 
@@ -41,14 +42,17 @@ class RankProgram {
   uint64_t grouped_rows() const { return layout_->grouped_rows; }  // proven capacity of scatter
   uint64_t arena_bytes() const { return layout_->arena_bytes; }
   ColumnRange columns() const { return columns_; }
+  uint32_t shared_columns() const { return layout_->shared_columns; }
   uint32_t local_experts() const { return layout_->experts; }
   // How many times each slot is computed over the expert group: once per tp coordinate.
   uint32_t tensor_degree() const { return tensor_degree_; }
 
-  // Per expert of the layer: its local number, -1 when another rank owns it. The one owner view of all steps.
-  absl::Span<const int32_t> local_of_expert() const { return local_of_expert_; }
+  // Per expert of the layer: where the rank holds it. The one owner view of all steps.
+  absl::Span<const ExpertPlace> expert_places() const { return expert_places_; }
 
   absl::Span<const BoundStep> steps() const { return steps_; }
+  // The one step that gives the routing.
+  const BoundStep& route() const { return steps_[route_]; }
   const Buffer& layer_input() const { return layout_->buffers.front(); }
   const Buffer& layer_output() const { return steps_.back().outputs.front(); }
 
@@ -65,8 +69,9 @@ class RankProgram {
   const Program* program_ = nullptr;
   const WorkLayout* layout_ = nullptr;
   ColumnRange columns_;
-  std::vector<int32_t> local_of_expert_;
+  std::vector<ExpertPlace> expert_places_;
   std::vector<BoundStep> steps_;
+  size_t route_ = 0;  // in steps_
 };
 
 // The program of `layer_class` (an index into the plan's) and `phase` for `rank`. Reason kWorldSize for a

@@ -6,20 +6,16 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "runtime/backend/basis.h"
 #include "runtime/weights/weight_matrix.h"
-#include "schema/float_bits.h"
 #include "schema/terms.h"
 
 namespace meshseal::runtime {
 
-// `value` as an operand of basis `basis`.
-inline float ToBasis(Basis basis, float value) {
-  return basis == Basis::kBf16 ? Bf16ToFloat(FloatToBf16(value)) : value;
-}
-
+// `row` as operands of basis `basis`.
 inline std::vector<float> ToBasis(Basis basis, absl::Span<const float> row) {
   std::vector<float> rounded(row.begin(), row.end());
-  for (float& value : rounded) value = ToBasis(basis, value);
+  ToBasis(basis, absl::MakeSpan(rounded));
   return rounded;
 }
 
@@ -30,6 +26,13 @@ inline float Dot(absl::Span<const float> a, absl::Span<const float> b) {
   return static_cast<float>(sum);
 }
 
+// The one row of a vector; empty where the layer has none.
+inline std::vector<float> VectorOf(const WeightMatrix& vector) {
+  std::vector<float> values(vector.columns);
+  if (!vector.empty()) vector.Row(0, absl::MakeSpan(values));
+  return values;
+}
+
 // out[r] = row r of `matrix` times `x`, for every row.
 inline void Multiply(const WeightMatrix& matrix, absl::Span<const float> x, absl::Span<float> out) {
   std::vector<float> row(matrix.columns);
@@ -37,6 +40,14 @@ inline void Multiply(const WeightMatrix& matrix, absl::Span<const float> x, absl
     matrix.Row(r, absl::MakeSpan(row));
     out[r] = Dot(x, row);
   }
+}
+
+// The same, plus a bias for each row, in float32; an empty `bias` adds nothing.
+inline void MultiplyAdd(const WeightMatrix& matrix, const WeightMatrix& bias, absl::Span<const float> x,
+                        absl::Span<float> out) {
+  Multiply(matrix, x, out);
+  const std::vector<float> added = VectorOf(bias);
+  for (size_t r = 0; r < added.size(); ++r) out[r] += added[r];
 }
 
 // Row `row` of a matrix with rows of `width` elements.

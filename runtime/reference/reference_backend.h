@@ -17,13 +17,19 @@ class ReferenceBackend : public Backend {
 
  protected:
   absl::Status Route(const RouteArgs& args) override;
+  absl::Status RouteByTable(const RouteByTableArgs& args) override;
+  absl::Status RouteGiven(const RouteGivenArgs& args) override;
   absl::Status Scatter(const ScatterArgs& args) override;
   absl::Status GateUp(const GateUpArgs& args) override;
   absl::Status GateUpGrouped(const GateUpGroupedArgs& args) override;
   absl::Status Unscatter(const UnscatterArgs& args) override;
   absl::Status Activation(const ActivationArgs& args) override;
   absl::Status Down(const DownArgs& args) override;
+  absl::Status SharedGateUp(const SharedGateUpArgs& args) override;
+  absl::Status SharedActivation(const SharedActivationArgs& args) override;
+  absl::Status SharedDown(const SharedDownArgs& args) override;
   absl::Status Combine(const CombineArgs& args) override;
+  absl::Status CombineShared(const CombineSharedArgs& args) override;
   absl::Status Residual(const ResidualArgs& args) override;
 };
 

@@ -1,4 +1,4 @@
-// Tokens to rows grouped by local expert.
+// Tokens to rows grouped by local expert. A weight on the input is multiplied in here, in float32.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -40,7 +40,10 @@ absl::Status ReferenceBackend::Scatter(const ScatterArgs& args) {
     args.row_of_slot[slot] = static_cast<int32_t>(row);
     args.slot_of_row[row] = static_cast<int32_t>(slot);
     const absl::Span<const float> token = RowOf(args.x, slot / shape.top_k, shape.hidden);
-    std::copy(token.begin(), token.end(), RowOf(args.rows, row, shape.hidden).begin());
+    const absl::Span<float> grouped = RowOf(args.rows, row, shape.hidden);
+    std::copy(token.begin(), token.end(), grouped.begin());
+    if (!args.weighs) continue;
+    for (float& value : grouped) value *= args.owned.routing.weights[slot];
   }
   return absl::OkStatus();
 }

@@ -8,7 +8,7 @@
 namespace meshseal::runtime {
 
 absl::Status ReferenceBackend::Unscatter(const UnscatterArgs& args) {
-  const uint64_t width = 2 * uint64_t{args.shape.columns};
+  const uint64_t width = args.shape.products();
   for (uint64_t slot = 0; slot < args.shape.slots(); ++slot) {
     const int32_t row = args.grouping.row_of_slot[slot];
     if (row < 0) continue;

@@ -1,121 +1,75 @@
-// A session: a sealed plan, its weights and all ranks of its world, ready to run layers.
+// A session: the model that is resident, and how another takes its place.
 //
-// Its life: OPEN (plan bound to every rank, headers of the weights checked) -> PREFLIGHT (all ranks agree on
-// what they run) -> RESERVED (all memory that the plan charges) -> LOADED (owned atoms) -> RUN, and FAILED
-// from anywhere. Every stage ends with an agreement of the whole world: one rank's refusal ends it on all
-// ranks, with that rank's cause, before the next stage touches anything.
+// The store's life: EMPTY -> a model is loaded, verified and agreed on by all ranks beside the resident one
+// (resident_model.h) -> LIVE: it is published by one pointer swap, under a new generation -> RETIRING: the one before
+// it ends with its last call -> EMPTY. A refused load leaves the resident model as it was, and it serves meanwhile.
 #ifndef MESHSEAL_RUNTIME_SESSION_SESSION_H_
 #define MESHSEAL_RUNTIME_SESSION_SESSION_H_
 
-#include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
-#include <string>
+#include <mutex>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
-#include "runtime/backend/step_args.h"
+#include "runtime/session/resident_model.h"
+#include "runtime/session/run_request.h"
+#include "runtime/session/session_options.h"
 #include "schema/sealed_plan.h"
 
 namespace meshseal::runtime {
 
-struct SessionOptions {
-  // Folders with the checkpoint: one for all ranks, or one per world rank.
-  std::vector<std::filesystem::path> weights;
-  // A plan of this version binds no digests of the weights, so the caller must say that it takes them
-  // unverified.
-  bool unverified_weights = false;
-  // What computes: "reference".
-  std::string backend = "reference";
-  // What the ranks are: "inproc", threads of this process.
-  std::string ranks = "inproc";
-  // Run a plan whose mesh has another transport than inproc on threads all the same.
-  bool emulate = false;
-  // The longest wait for a peer in a run, and while a session is made, where peers read their weights
-  // meanwhile.
-  std::chrono::milliseconds deadline{30'000};
-  std::chrono::milliseconds load_deadline{600'000};
-  // Fill work memory with NaN before each program.
-  bool poison = true;
-};
-
-// One call: T tokens through one layer. H is the plan's hidden size.
-//
-// Replica d of the plan's dp replicas takes the d-th contiguous band of rows, as equal as possible, larger
-// first. Only the ranks of the pipeline stage that holds the layer run. Prefill runs in the plan's chunks.
-struct RunRequest {
-  uint32_t layer = 0;
-  Phase phase = Phase::kInvalid;
-  uint32_t tokens = 0;             // T; 0 is legal
-  absl::Span<const float> hidden;  // [T, H]
-  absl::Span<float> output;        // [T, H]; NaN when the run fails; may not overlap hidden
-};
-
-// What one rank did in a run.
-struct RankReport {
-  bool ran = false;  // its stage holds the layer
-  StepCounters counters;
-  double seconds = 0;
-  absl::Status status;
-};
-
-struct RunResult {
-  std::vector<int32_t> expert_ids;    // [T*k], slot = token*k + j
-  std::vector<float> expert_weights;  // [T*k], as multiplied in
-  std::vector<RankReport> ranks;      // by world rank
-};
-
-// Not thread-safe: one call at a time. Its own threads, one per rank, live only inside a call.
+// Runs are made by one thread at a time. Replace, Unload and model() may be called by others meanwhile; a run keeps the
+// model that it began with.
 class Session {
  public:
-  // Reasons: kUsage for a plan that was moved from; kUsage, kNotBuilt and kWeightsUnverified for options, before
-  // anything is opened; then those of the weights (weights.*), preflight.*, kOutOfMemory. The text names the rank.
+  // Loads and publishes a first model. Reasons: kUsage for a plan that was moved from; those of ResidentModel::Load.
   static absl::StatusOr<std::unique_ptr<Session>> Create(SealedPlan plan, SessionOptions options);
 
   ~Session();
 
-  const SealedPlan& plan() const { return plan_; }
+  // Loads another plan, with its own weights, beside the resident model and publishes it. Its mesh is the resident
+  // plan's, and every device has room for both. On failure nothing has changed. Reasons: kUsage for another mesh,
+  // kLimit for a device without the room, before anything is opened; those of ResidentModel::Load.
+  absl::StatusOr<ModelHandle> Replace(SealedPlan plan, SessionOptions options);
 
-  // Reasons: kLimit and kUsage for the request, before anything runs; kNonFinite, kStatusLane, kPeerFailed,
-  // kDeadline, of the rank that failed first, named by the text. After such a failure the session is over:
-  // every later run is refused with the same reason. `result` is filled in both cases.
+  // Takes the model away and gives all its memory back. Once more for the same handle does nothing. Reasons: kUsage
+  // while it runs, kStaleModel for a model that another has replaced and for a handle that was never given out.
+  absl::Status Unload(ModelHandle model);
+
+  // The published model; generation 0 when there is none.
+  ModelHandle model() const;
+
+  // Of the model that was published last, also when it was unloaded. Never null.
+  std::shared_ptr<const SealedPlan> plan() const;
+
+  // Reasons: kStaleModel when nothing is loaded, or another model than the one that is asked for; kLimit and kUsage for
+  // the request, before anything runs; kNonFinite, kStatusLane, kPeerFailed, kDeadline, of the rank that failed first,
+  // named by the text. After such a failure the model is over: every later run is refused with the same reason.
+  // `result` is filled in both cases.
   absl::Status Run(const RunRequest& request, RunResult* result);
 
   // All layers of the plan that have experts, in order, each reading the output of the one before it.
-  // `results` gets one entry per layer that ran. Reasons: those of Run, kNotBuilt for a plan with pipeline
-  // stages.
-  absl::Status RunStack(Phase phase, uint32_t tokens, absl::Span<const float> hidden, absl::Span<float> output,
-                        std::vector<RunResult>* results);
+  // `results` gets one entry per layer that ran. Reasons: those of Run, where kLimit and kUsage are of a request that
+  // no layer has seen; kNotBuilt for a plan with pipeline stages; kUsage for one whose routing is precomputed.
+  absl::Status RunStack(const StackRequest& request, std::vector<RunResult>* results);
 
-  // Bytes of weights that a world rank holds.
+  // Bytes of weights that a world rank holds; 0 when nothing is loaded.
   uint64_t resident_weight_bytes(uint32_t rank) const;
 
  private:
-  struct Rank;
+  Session() = default;
 
-  Session(SealedPlan plan, SessionOptions options);
+  ModelHandle Publish(std::shared_ptr<ResidentModel> model);
+  // The published model, which must be the one that is asked for, if one is.
+  absl::StatusOr<std::shared_ptr<ResidentModel>> Asked(ModelHandle asked) const;
 
-  // The stages of one rank, on its thread.
-  absl::Status Prepare(Rank& rank);
-  absl::Status Open(Rank& rank);
-  absl::Status Reserve(Rank& rank);
-  absl::Status Load(Rank& rank);
-
-  absl::Status CheckRequest(const RunRequest& request) const;
-  absl::Status RunRank(Rank& rank, const RunRequest& request, RunResult* result);
-
-  // Runs `work` for every rank on a thread of its own, and returns their statuses. A rank that fails ends its
-  // groups.
-  template <class Work>
-  std::vector<absl::Status> OnAllRanks(Work work);
-
-  SealedPlan plan_;
-  SessionOptions options_;
-  std::vector<std::unique_ptr<Rank>> ranks_;
-  absl::Status failure_;
+  std::mutex replace_mutex_;  // one model at a time is loaded
+  mutable std::mutex mutex_;  // of what follows
+  std::shared_ptr<ResidentModel> live_;
+  ModelHandle last_;  // published; unloaded where live_ is null
+  std::shared_ptr<const SealedPlan> plan_;
 };
 
 }  // namespace meshseal::runtime

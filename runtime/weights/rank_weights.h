@@ -2,11 +2,13 @@
 #ifndef MESHSEAL_RUNTIME_WEIGHTS_RANK_WEIGHTS_H_
 #define MESHSEAL_RUNTIME_WEIGHTS_RANK_WEIGHTS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "runtime/memory/arena.h"
 #include "runtime/weights/weight_files.h"
 #include "runtime/weights/weight_matrix.h"
@@ -15,31 +17,53 @@
 
 namespace meshseal::runtime {
 
-// One expert's columns on this rank: C of the layer's intermediate axis, H is the hidden size.
+// One expert's columns on this rank: C of the layer's intermediate axis, H is the hidden size. What the layer does not
+// have is empty().
 struct ExpertWeights {
-  WeightMatrix gate;  // [C, H]
-  WeightMatrix up;    // [C, H]
-  WeightMatrix down;  // [H, C]
+  WeightMatrix gate;       // [C, H]
+  WeightMatrix up;         // [C, H]
+  WeightMatrix down;       // [H, C]
+  WeightMatrix gate_bias;  // [1, C]
+  WeightMatrix up_bias;    // [1, C]
+  WeightMatrix down_bias;  // [1, H], whole; added by tp coordinate 0 alone
+};
+
+// This rank's columns of the shared expert, S of them; empty() where it has none.
+struct SharedWeights {
+  WeightMatrix gate;         // [S, H]
+  WeightMatrix up;           // [S, H]
+  WeightMatrix down;         // [H, S]
+  WeightMatrix expert_gate;  // [1, H], whole on every rank
 };
 
 // One layer's weights on this rank.
 struct LayerWeights {
   WeightMatrix router;                 // [E, H], E experts of the layer; whole on every rank, like its biases
-  WeightMatrix router_bias;            // [1, E]; without columns where the layer has none
-  WeightMatrix selection_bias;         // likewise
+  WeightMatrix router_bias;            // [1, E]
+  WeightMatrix selection_bias;         // [1, E]
+  WeightMatrix token_table;            // [V, k] of i32 or i64: expert ids of each token id
   std::vector<ExpertWeights> experts;  // by local number
+  SharedWeights shared;
 };
 
-// Move-only. Reserve, then Load once; from then on immutable and safe to share between threads.
+// How far a load is, over all ranks that share it; may be read at any time.
+struct LoadProgress {
+  std::atomic<uint64_t> bytes{0};  // read so far
+  std::atomic<uint64_t> total{0};  // of all ranks that have reserved
+};
+
+// Move-only. Reserve, then Load once; from then on immutable and safe to share between threads. The plan must live
+// longer.
 class RankWeights {
  public:
   // Memory for what `rank` of the plan's world owns, exactly what its memory plan charges. Reasons:
-  // kOutOfMemory, kNotBuilt for a dtype that is not decoded here, kBug where the atoms do not add up to the
-  // charge.
+  // kOutOfMemory, kBug where the atoms do not add up to the charge.
   static absl::StatusOr<RankWeights> Reserve(const SealedPlan& plan, uint32_t rank);
 
-  // Reads the owned atoms and nothing else, of the plan that was reserved for. Reasons: those of WeightFiles::Read.
-  absl::Status Load(const SealedPlan& plan, const WeightFiles& files);
+  // Reads the owned atoms and nothing else, and verifies the very bytes that it keeps, with `threads` threads, this one
+  // among them; progress may be null. Reasons: those of WeightFiles::Read and Verify; kWeightsTensor for a scale that
+  // is no number, with its tensor and place; kOutOfMemory.
+  absl::Status Load(const WeightFiles& files, uint32_t threads, LoadProgress* progress);
 
   // The weights of a layer that has experts and lies in this rank's stage; null for any other.
   const LayerWeights* Layer(uint32_t layer) const;
@@ -47,26 +71,21 @@ class RankWeights {
   uint64_t resident_bytes() const { return memory_.bytes().size(); }
 
  private:
-  // A matrix and where it comes from. The places are in the order of the memory, so that a load walks it
-  // once.
-  struct Atom {
-    uint32_t layer = 0;
-    uint32_t expert = 0;       // global
-    uint32_t layer_class = 0;  // index into the plan's
-    uint32_t tensor = 0;       // index into the class's
-    WeightFiles::Block block;
-    uint64_t offset = 0;  // in memory_
+  class Placing;
+
+  // A part of a tensor and its place in memory_. They stand in the order of the memory.
+  struct Piece {
+    Atom atom;
+    uint64_t offset = 0;
     uint64_t bytes = 0;
   };
 
   RankWeights() = default;
 
-  // Gives the atom the next bytes of the memory and returns its matrix.
-  absl::StatusOr<WeightMatrix> Place(const TensorClass& tensor, Atom atom);
+  absl::Status LoadPiece(const WeightFiles& files, const Piece& piece) const;
 
   Arena memory_;
-  uint64_t placed_ = 0;
-  std::vector<Atom> atoms_;
+  std::vector<Piece> pieces_;
   uint32_t first_layer_ = 0;
   std::vector<LayerWeights> layers_;  // of the stage; no experts where the layer has none
 };

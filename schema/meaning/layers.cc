@@ -67,6 +67,9 @@ Fault CheckWords(const LayerClass& c) {
     return absl::StrCat("scoring ", WordOf(r.scoring), " with ", WordOf(r.order), " and renormalize ",
                         WordOf(r.renormalize));
   }
+  if (r.scoring == Scoring::kPrecomputed && r.scale != 1) {
+    return absl::StrCat("a routed scale of ", r.scale, " on a precomputed routing, which is taken as it is");
+  }
   if (r.scoring == Scoring::kSparsemixer && c.top_k != 2) {
     return absl::StrCat("scoring sparsemixer selects 2 experts, top_k is ", c.top_k);
   }

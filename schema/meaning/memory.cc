@@ -24,7 +24,7 @@ constexpr uint64_t kAttentionBytes = 2;   // per weight of K and V, bf16
 
 Size ScaleBytes(const SideTensor& side, bool fused, uint64_t outputs, uint64_t inputs) {
   const uint64_t bytes = FindDType(side.dtype)->block_bits / 8;
-  if (!HasBlock(side)) return bytes;
+  if (!HasBlock(side)) return fused ? 2 * bytes : bytes;  // gate and up may have one each
   // Blocks of each half start with it.
   const uint64_t halves = fused && side.of == ScaleOf::kHalf ? 2 : 1;
   return Size(outputs / halves).DividedUp(side.block_rows) * halves * Size(inputs).DividedUp(side.block_columns) *

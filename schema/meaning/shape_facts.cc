@@ -48,10 +48,10 @@ const SideTensor* FindSide(const TensorClass& tensor, SideKind kind) {
   return nullptr;
 }
 
-uint64_t ExtentOf(ShapeAxis axis, const Plan& plan, const LayerClass& layer_class, uint64_t columns, uint64_t shared) {
+uint64_t ExtentOf(ShapeAxis axis, uint64_t hidden, const LayerClass& layer_class, uint64_t columns, uint64_t shared) {
   switch (axis) {
     case ShapeAxis::kHidden:
-      return plan.hidden;
+      return hidden;
     case ShapeAxis::kIntermediate:
       return columns;
     case ShapeAxis::kTwoIntermediate:

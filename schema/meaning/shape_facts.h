@@ -36,7 +36,11 @@ const SideTensor* FindSide(const TensorClass& tensor, SideKind kind);
 inline bool HasBlock(const SideTensor& side) { return side.block_rows > 0; }
 
 // The length of an axis; `columns` and `shared` are what is there of the intermediate axis and of the shared width.
-uint64_t ExtentOf(ShapeAxis axis, const Plan& plan, const LayerClass& layer_class, uint64_t columns, uint64_t shared);
+uint64_t ExtentOf(ShapeAxis axis, uint64_t hidden, const LayerClass& layer_class, uint64_t columns, uint64_t shared);
+inline uint64_t ExtentOf(ShapeAxis axis, const Plan& plan, const LayerClass& layer_class, uint64_t columns,
+                         uint64_t shared) {
+  return ExtentOf(axis, uint64_t{plan.hidden}, layer_class, columns, shared);
+}
 
 // Whether the experts, or the shared expert, have a gate matrix.
 bool IsGated(const LayerClass& layer_class);

@@ -331,7 +331,8 @@ Fault BlocksFillRows(const Plan& plan, const SealFacts&) {
 Fault BasisFitsWeights(const Plan& plan, const SealFacts&) {
   return ForEachTensor(plan, [&plan](const LayerClass& c, const TensorClass& tensor, const RoleFacts& facts) -> Fault {
     if (!facts.weight || !facts.per_expert) {
-      // No basis says what these are multiplied with.
+      // What the router reads has no basis; the shared expert's operands have those of the experts, but are not
+      // rotated.
       if (tensor.rotation == 0) return std::nullopt;
       return std::string(" is rotated, and nothing rotates what it is multiplied with");
     }
@@ -343,6 +344,9 @@ Fault BasisFitsWeights(const Plan& plan, const SealFacts&) {
 Fault SourceHoldsWeights(const Plan& plan, const SealFacts&) {
   if (plan.weight_seed != 0 && plan.weight_source != WeightSource::kSynthetic) {
     return absl::StrCat("seed ", plan.weight_seed, " of ", WordOf(plan.weight_source), " weights");
+  }
+  if (BindsWeights(plan) && plan.weight_source == WeightSource::kSynthetic) {
+    return absl::StrCat("digest list ", HexOf(plan.weights_digest), " of weights without files");
   }
   return ForEachTensor(plan, [&plan](const LayerClass&, const TensorClass& tensor, const RoleFacts&) -> Fault {
     const DTypeRow& row = *FindDType(tensor.dtype);

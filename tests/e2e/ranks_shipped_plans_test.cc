@@ -102,7 +102,7 @@ TEST_P(ShippedPlans, GiveWhatTheModelComputed) {
           const uint32_t ep = CoordinateOf(degrees, rank).ep;
           uint64_t owned = 0;
           for (const int32_t expert : experts) {
-            const auto& shards = (*session)->plan().plan().layer_classes[0].expert_shards;
+            const auto& shards = (*session)->plan()->plan().layer_classes[0].expert_shards;
             if (shards[static_cast<size_t>(expert)].owner == ep) ++owned;
           }
           EXPECT_EQ(result.ranks[rank].counters.gate_up_slots, owned);

@@ -166,7 +166,8 @@ TEST_P(AllocationFaults, EachFailsAndAllThatFollow) { Run(Mode::kForEver, GetPar
 INSTANTIATE_TEST_SUITE_P(Operations, AllocationFaults,
                          testing::Values(Case{"Open", &Workplace::Open, 1, 100}, Case{"Sign", &Workplace::Sign, 1, 10},
                                          Case{"Verify", &Workplace::Verify, 1, 100},
-                                         Case{"Compile", &Workplace::Compile, 1, 1000}),
+                                         Case{"Compile", &Workplace::Compile, 1, 1000},
+                                         Case{"OpenDigests", &Workplace::OpenDigests, 1, 50}),
                          [](const auto& tested) { return tested.param.name; });
 
 TEST(Programs, EndWithAnExitCode) {

@@ -16,6 +16,7 @@
 #include "schema/minisign_key.h"
 #include "schema/minisign_signature.h"
 #include "schema/reason.h"
+#include "schema/sealed_digests.h"
 #include "schema/sealed_plan.h"
 #include "schema/small_file.h"
 #include "schema/status_macros.h"
@@ -28,6 +29,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::string_view kComment = "plan of the failure loops";
+
+// A digest list of eight tensors of three leaves.
+WeightDigests SmallList() {
+  WeightDigests list;
+  list.model_name = "model";
+  list.source = WeightSource::kGguf;
+  list.layers = {{{{0, 2}}, {128, 256}, {64}}};
+  for (int i = 0; i < 8; ++i) {
+    const std::string name = absl::StrCat(i, ": a name that is long enough for memory of its own");
+    TensorDigests tensor = {name, DType::kF32, {4, 6}, 96, {}, {Sha256("1"), Sha256("2"), Sha256("3")}};
+    tensor.root = TreeRoot(tensor.name, tensor.dtype, tensor.shape, tensor.leaves);
+    list.tensors.push_back(std::move(tensor));
+  }
+  return list;
+}
 
 // The content of an opened plan as bytes: sealed again.
 std::string Resealed(const SealedPlan& plan) { return SealPlan(plan.plan(), plan.serial()).value(); }
@@ -52,6 +68,28 @@ class OpenOperation : public Operation {
   const fs::path path_;
   std::string file_;
   std::optional<SealedPlan> plan_;
+};
+
+class OpenDigestsOperation : public Operation {
+ public:
+  explicit OpenDigestsOperation(fs::path list) : path_(std::move(list)) {}
+
+  absl::Status Run() override {
+    MESHSEAL_ASSIGN_OR_RETURN(file_, ReadDigestsFile(path_));
+    MESHSEAL_ASSIGN_OR_RETURN(SealedDigests list, SealedDigests::Open(file_));
+    list_.emplace(std::move(list));
+    return absl::OkStatus();
+  }
+  std::string Result() override { return SealDigests(list_->digests()).value(); }
+  void Clear() override {
+    std::string().swap(file_);
+    list_.reset();
+  }
+
+ private:
+  const fs::path path_;
+  std::string file_;
+  std::optional<SealedDigests> list_;
 };
 
 class SignOperation : public Operation {
@@ -172,6 +210,7 @@ Workplace::Workplace() {
             absl::OkStatus());
   EXPECT_EQ(SignOperation(folder_ / "tiny-1.mseal", folder_ / "plain.key", folder_ / "tiny-1.mseal.minisig").Run(),
             absl::OkStatus());
+  WriteContent(folder_ / "digests", SealDigests(SmallList()).value());
 }
 
 Workplace::~Workplace() { fs::remove_all(folder_); }
@@ -188,6 +227,10 @@ std::unique_ptr<Operation> Workplace::Verify() const {
 
 std::unique_ptr<Operation> Workplace::Compile() const {
   return std::make_unique<CompileOperation>(MESHSEAL_MANIFESTS "/deployments/tiny-1.yaml", folder_ / "new.mseal");
+}
+
+std::unique_ptr<Operation> Workplace::OpenDigests() const {
+  return std::make_unique<OpenDigestsOperation>(folder_ / "digests");
 }
 
 }  // namespace meshseal::faults

@@ -1,4 +1,5 @@
-// What must end cleanly whatever fails in it: a plan opened, signed, verified, compiled.
+// What must end cleanly whatever fails in it: a plan opened, signed, verified, compiled, a digest list
+// opened.
 #ifndef MESHSEAL_TESTS_FAULTS_OPERATIONS_H_
 #define MESHSEAL_TESTS_FAULTS_OPERATIONS_H_
 
@@ -31,7 +32,7 @@ class Operation {
   virtual std::string secret() const { return ""; }
 };
 
-// In a folder of its own, with plan, keys, signature and keyring.
+// In a folder of its own, with plan, digest list, keys, signature and keyring.
 class Workplace {
  public:
   Workplace();
@@ -45,6 +46,7 @@ class Workplace {
   std::unique_ptr<Operation> Sign() const;
   std::unique_ptr<Operation> Verify() const;
   std::unique_ptr<Operation> Compile() const;
+  std::unique_ptr<Operation> OpenDigests() const;
 
  private:
   std::filesystem::path folder_;

@@ -1,5 +1,5 @@
 // Writes the seeds that depend on the plan format or repeat what is shipped: built and run by the build, never kept.
-// Usage: write_fuzz_seeds FOLDER    makes FOLDER/envelope, FOLDER/payload, FOLDER/compile
+// Usage: write_fuzz_seeds FOLDER    makes FOLDER/envelope, FOLDER/payload, FOLDER/digests, FOLDER/compile
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -11,8 +11,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "schema/digests_codec.h"
 #include "schema/plan_codec.h"
 #include "schema/seal.h"
+#include "schema/weight_digests.h"
 #include "tests/schema/sample_plans.h"
 #include "tests/support/checkpoint_writer.h"
 
@@ -43,13 +45,33 @@ std::string Named(const fs::path& deployment, absl::string_view text, absl::stri
   return "";
 }
 
+// A list of the first tensors that a plan reads, of other sizes.
+WeightDigests DigestsFor(const Plan& plan) {
+  WeightDigests list;
+  list.model_name = plan.model_name;
+  list.source = WeightSource::kSafetensors;
+  for (const LayerClass& c : plan.layer_classes) {
+    list.layers.push_back({c.layers, c.segment_ends, c.shared_expert.part_ends});
+  }
+  for (const ReadTensor& read : ReadTensors(plan.hidden, plan.layer_classes)) {
+    if (list.tensors.size() == 12) break;
+    TensorDigests tensor = {read.name, DType::kF32, {2, 3}, 24, {}, {Sha256(read.name), Sha256("leaf")}};
+    tensor.root = TreeRoot(tensor.name, tensor.dtype, tensor.shape, tensor.leaves);
+    list.tensors.push_back(tensor);
+  }
+  std::sort(list.tensors.begin(), list.tensors.end(),
+            [](const TensorDigests& a, const TensorDigests& b) { return a.name < b.name; });
+  return list;
+}
+
 bool Write(const fs::path& folder) {
-  for (const char* name : {"envelope", "payload", "compile"}) fs::create_directories(folder / name);
+  for (const char* name : {"envelope", "payload", "digests", "compile"}) fs::create_directories(folder / name);
   for (const samples::SamplePlan& sample : samples::ValidPlans()) {
     const std::string payload = EncodePlan(sample.plan);
     const std::string file = SealPayload(payload, PayloadType::kPlan, 7, StreamOf(sample.plan.deployment_name));
     support::WriteFile(folder / "envelope" / FileName(sample.name), file);
     support::WriteFile(folder / "payload" / FileName(sample.name), payload);
+    support::WriteFile(folder / "digests" / FileName(sample.name), EncodeDigests(DigestsFor(sample.plan)));
   }
   for (const std::string name :
        {"tiny-1", "tiny-ep2-tp2", "tiny-ep3-round-robin", "tiny-ep3", "gpt-oss-20b-dgx-spark-2", "phi-3.5-moe-h100-5",

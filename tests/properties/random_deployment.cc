@@ -343,6 +343,7 @@ class Maker {
       if (router.renormalize == "sum_plus" || router.renormalize == "sum_floor") router.guard = "1.0e-20";
     }
     router.scale = dice_.Pick<std::string>({"1.0", "2.5", "0.125"});
+    if (router.scoring == "precomputed") router.scale = "1.0";  // it is taken as it is
     router.logit_bias = router.scoring != "precomputed" && dice_.Chance(30);
     router.selection_bias = !own_rule && !late && dice_.Chance(40);
     wants_groups_ = !own_rule && !late && dice_.Chance(40);
@@ -424,6 +425,7 @@ class Maker {
     kinds_ = {base_};
     override_of_.assign(made_.layers, 0);
     if (moe_layers_.size() < 2 || !dice_.Chance(45)) return;
+    if (base_.router.scoring == "precomputed") return;  // its scale, in which sets differ at least, is 1
     const uint32_t count = dice_.Between(1, 2);
     for (uint32_t i = 1; i <= count; ++i) {
       // The first MoE layer stays as the document says, so that each of its rows is read.

@@ -194,7 +194,8 @@ std::vector<StoredArray> StoredArraysOf(const DeclaredLayers& layers, uint32_t h
       scales.cell_bytes = ScaleBytes(side.dtype);
       if (side.rows == 0) {
         scales.division = routed ? Division::kExperts : Division::kShared;
-        scales.outputs = scales.inputs = 1;
+        scales.outputs = tensor.layout == GateUpLayout::kInvalid ? 1 : 2;  // gate and up may have one each
+        scales.inputs = 1;
       } else {
         scales.outputs = CeilDiv(matrix.outputs, side.rows);
         scales.inputs = CeilDiv(matrix.inputs, side.columns);

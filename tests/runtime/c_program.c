@@ -1,5 +1,5 @@
-/* A program in C against libmeshseal.so: refuses what is not sealed, then runs a layer and compares it with what was
- * recorded. Started by ranks_c_api_test.cc.
+/* A program in C against libmeshseal.so: refuses what is not sealed, runs a layer and compares it with what was
+ * recorded, does so again with the model in place of itself, and unloads it. Started by ranks_c_api_test.cc.
  *
  * Usage: c_program PLAN WEIGHTS TOKENS HIDDEN_IN HIDDEN_OUT    the last two hold float32, row by row
  * Exit 0: everything was as it should be; the first thing that was not is printed. */
@@ -49,6 +49,12 @@ static void fail(meshseal_error* error, int exit_code, const char* reason) {
   meshseal_error_free(error);
 }
 
+static void close_to(const float* found, const float* expected, size_t elements) {
+  float largest = 0;
+  for (size_t i = 0; i < elements; ++i) largest = fmaxf(largest, fabsf(expected[i]));
+  for (size_t i = 0; i < elements; ++i) REQUIRE(fabsf(found[i] - expected[i]) <= 2e-6f * largest);
+}
+
 int main(int argc, char** argv) {
   const meshseal_policy policy = MESHSEAL_POLICY;
   meshseal_session_options options = MESHSEAL_SESSION_OPTIONS;
@@ -66,13 +72,13 @@ int main(int argc, char** argv) {
   REQUIRE(plan == NULL);
   bytes[size - 1] ^= 1;
   succeed(meshseal_plan_open(bytes, size, NULL, 0, &policy, &plan));
-  free(bytes);
   REQUIRE(strlen(meshseal_plan_id(plan)) == 64);
   REQUIRE(meshseal_plan_signer(plan) == NULL);
 
   options.weights = argv[2];
   options.unverified_weights = 1;
   succeed(meshseal_session_create(plan, &options, &session));
+  REQUIRE(meshseal_session_model(session) == 1);
 
   const uint32_t tokens = (uint32_t)atoi(argv[3]);
   const size_t elements = (size_t)tokens * meshseal_plan_hidden(plan);
@@ -82,11 +88,37 @@ int main(int argc, char** argv) {
   REQUIRE(expected_size == input_size);
   float* output = malloc(input_size);
   REQUIRE(output != NULL);
-  succeed(meshseal_session_run_layer(session, 0, MESHSEAL_PREFILL, tokens, hidden, output, elements));
-  float largest = 0;
-  for (size_t i = 0; i < elements; ++i) largest = fmaxf(largest, fabsf(expected[i]));
-  for (size_t i = 0; i < elements; ++i) REQUIRE(fabsf(output[i] - expected[i]) <= 2e-6f * largest);
+  meshseal_run run = MESHSEAL_RUN;
+  run.phase = MESHSEAL_PREFILL;
+  run.tokens = tokens;
+  run.elements = elements;
+  run.hidden = hidden;
+  run.output = output;
+  run.slots = (size_t)tokens * meshseal_plan_top_k(plan, run.layer);
+  run.selected_ids = calloc(run.slots, sizeof(int32_t));
+  run.selected_weights = calloc(run.slots, sizeof(float));
+  REQUIRE(run.selected_ids != NULL && run.selected_weights != NULL);
+  run.model = 1;
+  succeed(meshseal_session_run(session, &run));
+  close_to(output, expected, elements);
+  for (size_t i = 0; i < run.slots; ++i) REQUIRE(run.selected_ids[i] >= 0 && run.selected_weights[i] > 0);
 
+  uint64_t model = 0;
+  meshseal_plan_close(plan);
+  succeed(meshseal_plan_open(bytes, size, NULL, 0, &policy, &plan));
+  succeed(meshseal_session_replace(session, plan, &options, &model));
+  REQUIRE(model == 2 && meshseal_session_model(session) == 2);
+  fail(meshseal_session_run(session, &run), 5, "weights.stale");
+  run.model = model;
+  memset(output, 0, input_size);
+  succeed(meshseal_session_run(session, &run));
+  close_to(output, expected, elements);
+  succeed(meshseal_session_unload(session, model));
+  REQUIRE(meshseal_session_model(session) == 0);
+
+  free(run.selected_ids);
+  free(run.selected_weights);
+  free(bytes);
   free(hidden);
   free(expected);
   free(output);

@@ -66,8 +66,11 @@ TEST(BindProgramTest, ResolvesPlacesAndOwners) {
   EXPECT_EQ(bound->columns().begin, 6u);
   EXPECT_EQ(bound->columns().end, 12u);
   EXPECT_EQ(bound->tensor_degree(), 2u);
-  EXPECT_EQ(std::vector<int32_t>(bound->local_of_expert().begin(), bound->local_of_expert().end()),
-            (std::vector<int32_t>{-1, -1, -1, -1, -1, -1, 0, 1}));
+  std::vector<int32_t> locals;
+  for (const ExpertPlace& place : bound->expert_places()) locals.push_back(place.local);
+  EXPECT_EQ(locals, (std::vector<int32_t>{-1, -1, -1, -1, -1, -1, 0, 1}));
+  EXPECT_EQ(bound->route().kind, StepKind::kRoute);
+  EXPECT_EQ(bound->shared_columns(), 0u);
   const WorkLayout& layout = c.programs[1].layouts.front();  // fewer experts come first
   EXPECT_EQ(layout.experts, 2u);
   EXPECT_EQ(bound->grouped_rows(), layout.grouped_rows);
@@ -85,6 +88,64 @@ TEST(BindProgramTest, ResolvesPlacesAndOwners) {
   }
   EXPECT_EQ(bound->layer_input(), layout.buffers.front());
   EXPECT_EQ(bound->layer_output(), layout.buffers.back());
+}
+
+// Expert 0 has copies on ep 1 and 2, expert 1 on ep 1: local numbers of copies follow those of the owned ones.
+TEST(RankFactsTest, CopiesFollowOwnedExperts) {
+  PlanNumbers n;
+  n.ep = 3;
+  Plan plan = support::BuildPlan(n);
+  LayerClass& c = plan.layer_classes[0];
+  c.expert_copies = {{0, 1, 3}, {1, 1, 4}, {0, 2, 2}};
+  EXPECT_EQ(LocalExperts(c, 0), (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(LocalExperts(c, 1), (std::vector<uint32_t>{3, 4, 5, 0, 1}));
+  EXPECT_EQ(LocalExperts(c, 2), (std::vector<uint32_t>{6, 7, 0}));
+  const std::vector<ExpertPlace> second = ExpertPlaces(c, 1);
+  EXPECT_EQ(second[0], (ExpertPlace{3, 1, 3}));
+  EXPECT_EQ(second[1], (ExpertPlace{4, 1, 2}));
+  EXPECT_EQ(second[2], (ExpertPlace{-1, 0, 1}));
+  EXPECT_EQ(second[3], (ExpertPlace{0, 0, 1}));
+  EXPECT_EQ(ExpertPlaces(c, 0)[0], (ExpertPlace{0, 0, 3}));
+  EXPECT_EQ(ExpertPlaces(c, 2)[0], (ExpertPlace{2, 2, 3}));
+  EXPECT_EQ(ExpertPlaces(c, 2)[1], (ExpertPlace{-1, 0, 2}));
+}
+
+TEST(RankFactsTest, SharedColumnsAreSplitOverTheGroupOrTheOwners) {
+  PlanNumbers n;
+  n.tp = 2;
+  n.ep = 2;
+  n.shared_width = 10;
+  const auto columns = [&](SharedPlacement placement) {
+    n.shared_placement = placement;
+    const SealedPlan plan = support::BuildSealedPlan(n);
+    std::vector<uint32_t> ends;
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      const ColumnRange range =
+          SharedColumnsOf(plan.plan().layer_classes[0], plan.plan().degrees, CoordinateOf(plan.plan().degrees, rank));
+      ends.push_back(range.begin);
+      ends.push_back(range.end);
+      EXPECT_EQ(BindProgram(plan, rank, 0, Phase::kDecode)->shared_columns(), range.size());
+    }
+    return ends;
+  };
+  EXPECT_EQ(columns(SharedPlacement::kSplit), (std::vector<uint32_t>{0, 3, 3, 6, 6, 8, 8, 10}));
+  EXPECT_EQ(columns(SharedPlacement::kOwner), (std::vector<uint32_t>{0, 5, 0, 0, 5, 10, 0, 0}));
+}
+
+TEST(RankFactsTest, TheRoutingStep) {
+  PlanNumbers n;
+  EXPECT_EQ(RouteOf(support::BuildPlan(n).layer_classes[0]), StepKind::kRoute);
+  n.router.vocabulary = 5;
+  EXPECT_EQ(RouteOf(support::BuildPlan(n).layer_classes[0]), StepKind::kRouteByTable);
+  n.router.vocabulary = 0;
+  n.router.scoring = Scoring::kPrecomputed;
+  EXPECT_EQ(RouteOf(support::BuildPlan(n).layer_classes[0]), StepKind::kRouteGiven);
+  n = PlanNumbers();
+  n.ep = 2;
+  n.dense_tp = 1;  // gathers first
+  const SealedPlan plan = support::BuildSealedPlan(n);
+  EXPECT_EQ(RouteOf(plan.plan().layer_classes[0]), StepKind::kRoute);
+  EXPECT_EQ(BindProgram(plan, 0, 0, Phase::kDecode)->route().kind, StepKind::kRoute);
 }
 
 TEST(BindProgramTest, RefusesWhatIsNotInThePlan) {

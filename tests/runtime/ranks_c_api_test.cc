@@ -1,8 +1,10 @@
-// The C interface: what it refuses with which words, and a program in C that runs a layer.
+// The C interface: what it refuses with which words, what it hands over, and a program in C that runs a layer.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,7 @@
 #include "tests/runtime/oracle.h"
 #include "tests/runtime/recorded_model.h"
 #include "tests/support/checkpoint_writer.h"
+#include "tests/support/digest_list.h"
 #include "tests/support/plan_builder.h"
 
 namespace meshseal::runtime {
@@ -44,6 +47,27 @@ class CApiTest : public testing::Test {
                                      signature.size(), &policy_, &plan_));
   }
   std::string Create() { return TextOf(meshseal_session_create(plan_, &options_, &session_)); }
+  std::string Replace(uint64_t* model) { return TextOf(meshseal_session_replace(session_, plan_, &options_, model)); }
+  std::string Run() { return TextOf(meshseal_session_run(session_, &run_)); }
+
+  // A session of a plan of `n` with weights that are made.
+  void CreateSynthetic(support::PlanNumbers n) {
+    n.weight_source = WeightSource::kSynthetic;
+    file_ = *SealPlan(support::BuildPlan(n), 7);
+    ASSERT_EQ(Open(), "ok");
+    ASSERT_EQ(Create(), "ok");
+  }
+  // A decode of `tokens` rows through layer 0 of the open plan, whose output is in output_.
+  void SetRun(uint32_t tokens) {
+    hidden_ = support::RandomValues(size_t{tokens} * meshseal_plan_hidden(plan_), 3);
+    output_.assign(hidden_.size(), 0);
+    run_ = MESHSEAL_RUN;
+    run_.phase = MESHSEAL_DECODE;
+    run_.tokens = tokens;
+    run_.elements = hidden_.size();
+    run_.hidden = hidden_.data();
+    run_.output = output_.data();
+  }
 
   const TempFolder folder_;
   std::string file_ = *SealPlan(support::BuildPlan(RecordedModel()), 7);
@@ -51,6 +75,9 @@ class CApiTest : public testing::Test {
   meshseal_session_options options_ = MESHSEAL_SESSION_OPTIONS;
   meshseal_plan* plan_ = nullptr;
   meshseal_session* session_ = nullptr;
+  meshseal_run run_ = MESHSEAL_RUN;
+  std::vector<float> hidden_;
+  std::vector<float> output_;
 };
 
 TEST_F(CApiTest, APlanSaysWhatItIs) {
@@ -61,10 +88,23 @@ TEST_F(CApiTest, APlanSaysWhatItIs) {
   EXPECT_EQ(meshseal_plan_hidden(plan_), 256u);
   EXPECT_EQ(meshseal_plan_layers(plan_), 3u);
   EXPECT_EQ(meshseal_plan_world(plan_), 1u);
+  EXPECT_EQ(meshseal_plan_top_k(plan_, 2), 4u);
+  EXPECT_EQ(meshseal_plan_top_k(plan_, 3), 0u);
   EXPECT_EQ(meshseal_plan_signer(plan_), nullptr);
   EXPECT_EQ(meshseal_plan_signer_key_id(plan_), nullptr);
   EXPECT_EQ(meshseal_plan_trusted_comment(plan_), nullptr);
   EXPECT_EQ(meshseal_abi_version(), uint32_t{MESHSEAL_ABI_VERSION});
+}
+
+TEST_F(CApiTest, ALayerWithoutExpertsSelectsNone) {
+  support::PlanNumbers n;
+  n.layers = 3;
+  n.moe_layers = {{1, 2}};
+  file_ = *SealPlan(support::BuildPlan(n), 7);
+  ASSERT_EQ(Open(), "ok");
+  EXPECT_EQ(meshseal_plan_top_k(plan_, 0), 0u);
+  EXPECT_EQ(meshseal_plan_top_k(plan_, 1), 2u);
+  EXPECT_EQ(meshseal_plan_top_k(plan_, 2), 0u);
 }
 
 TEST_F(CApiTest, AChangedPlanIsRefusedAndNothingIsWritten) {
@@ -136,19 +176,19 @@ TEST_F(CApiTest, NullArgumentsAreErrors) {
   ASSERT_EQ(Open(), "ok");
   EXPECT_EQ(TextOf(meshseal_session_create(plan_, nullptr, &session_)), "2 usage: options is NULL");
   EXPECT_EQ(TextOf(meshseal_session_create(plan_, &options_, nullptr)), "2 usage: session is NULL");
-  EXPECT_EQ(Create(), "2 usage: options->weights is NULL");
-  options_.weights = "weights";
   options_.backend = nullptr;
   EXPECT_EQ(Create(), "2 usage: options->backend is NULL");
-  float row = 0;
-  EXPECT_EQ(TextOf(meshseal_session_run_layer(nullptr, 0, MESHSEAL_DECODE, 1, &row, &row, 1)),
-            "2 usage: session is NULL");
+  uint64_t model = 0;
+  EXPECT_EQ(Run(), "2 usage: session is NULL");
+  EXPECT_EQ(Replace(&model), "2 usage: session is NULL");
+  EXPECT_EQ(TextOf(meshseal_session_unload(nullptr, 1)), "2 usage: session is NULL");
+  EXPECT_EQ(meshseal_session_model(nullptr), 0u);
   EXPECT_EQ(meshseal_plan_id(nullptr), nullptr);
   EXPECT_EQ(meshseal_plan_signer(nullptr), nullptr);
   EXPECT_EQ(meshseal_plan_signer_key_id(nullptr), nullptr);
   EXPECT_EQ(meshseal_plan_trusted_comment(nullptr), nullptr);
   EXPECT_EQ(meshseal_plan_serial(nullptr) + meshseal_plan_hidden(nullptr) + meshseal_plan_layers(nullptr) +
-                meshseal_plan_world(nullptr),
+                meshseal_plan_world(nullptr) + meshseal_plan_top_k(nullptr, 0),
             0u);
   EXPECT_EQ(meshseal_error_exit_code(nullptr), 0);
   EXPECT_STREQ(meshseal_error_reason(nullptr), "ok");
@@ -171,7 +211,6 @@ TEST_F(CApiTest, StructsOfAnotherVersionAndOtherFlagsAreRefused) {
   ASSERT_EQ(Open(), "ok");
   const auto refusal = [&](auto change) {
     options_ = MESHSEAL_SESSION_OPTIONS;
-    options_.weights = "weights";
     change(options_);
     return Create();
   };
@@ -181,7 +220,22 @@ TEST_F(CApiTest, StructsOfAnotherVersionAndOtherFlagsAreRefused) {
             "2 usage: options->unverified_weights is 2, expected 0 or 1");
   EXPECT_EQ(refusal([](auto& o) { o.emulate = 3; }), "2 usage: options->emulate is 3, expected 0 or 1");
   EXPECT_EQ(refusal([](auto& o) { o.deadline_ms = 0; }), "2 usage: options->deadline_ms is 0");
-  EXPECT_EQ(refusal([](auto& o) { o.reserved = 9; }), "2 usage: options->reserved is 9, expected 0");
+  EXPECT_EQ(refusal([](auto& o) { o.load_threads = 1025; }),
+            "2 usage: options->load_threads is 1025, expected at most 1024");
+
+  options_ = MESHSEAL_SESSION_OPTIONS;
+  CreateSynthetic({});
+  SetRun(1);
+  run_.struct_size = 1;
+  EXPECT_EQ(Run(), absl::StrCat("2 usage: run->struct_size is 1, this version's is ", sizeof(run_)));
+  SetRun(1);
+  run_.reserved = 9;
+  EXPECT_EQ(Run(), "2 usage: run->reserved is 9, expected 0");
+  EXPECT_EQ(TextOf(meshseal_session_run(session_, nullptr)), "2 usage: run is NULL");
+  EXPECT_EQ(TextOf(meshseal_session_replace(session_, plan_, &options_, nullptr)), "2 usage: model is NULL");
+  EXPECT_EQ(TextOf(meshseal_session_replace(session_, plan_, nullptr, &run_.model)), "2 usage: options is NULL");
+  EXPECT_EQ(TextOf(meshseal_session_replace(session_, nullptr, &options_, &run_.model)), "2 usage: plan is NULL");
+  EXPECT_EQ(run_.model, 0u);
 }
 
 TEST_F(CApiTest, APlanMakesOneSession) {
@@ -205,22 +259,214 @@ TEST_F(CApiTest, ALayerGivesWhatWasRecorded) {
       SafetensorsFile::Open(RecordedFolder() / "recorded" / "prompt-7.safetensors").value();
   const std::vector<float> hidden = Recorded<float>(recorded, "layer.1.hidden_in");
   const std::vector<float> expected = Recorded<float>(recorded, "layer.1.hidden_out");
-  std::vector<float> output(hidden.size());
+  const std::vector<int32_t> experts = Recorded<int32_t>(recorded, "layer.1.expert_ids");
+  const std::vector<float> expert_weights = Recorded<float>(recorded, "layer.1.expert_weights");
+  SetRun(7);
+  hidden_ = hidden;
   const auto run = [&](int32_t phase, const float* in, float* out, size_t elements) {
-    return TextOf(meshseal_session_run_layer(session_, 1, phase, 7, in, out, elements));
+    run_.layer = 1;
+    run_.phase = phase;
+    run_.hidden = in;
+    run_.output = out;
+    run_.elements = elements;
+    return Run();
   };
-  EXPECT_EQ(run(0, hidden.data(), output.data(), hidden.size()),
-            "2 usage: phase is 0, expected MESHSEAL_DECODE or MESHSEAL_PREFILL");
-  EXPECT_EQ(run(MESHSEAL_PREFILL, nullptr, output.data(), hidden.size()), "2 usage: hidden is NULL");
-  EXPECT_EQ(run(MESHSEAL_PREFILL, hidden.data(), nullptr, hidden.size()), "2 usage: output is NULL");
+  EXPECT_EQ(run(0, hidden_.data(), output_.data(), hidden_.size()),
+            "2 usage: run->phase is 0, expected MESHSEAL_DECODE or MESHSEAL_PREFILL");
+  EXPECT_EQ(run(MESHSEAL_PREFILL, nullptr, output_.data(), hidden_.size()), "2 usage: run->hidden is NULL");
+  EXPECT_EQ(run(MESHSEAL_PREFILL, hidden_.data(), nullptr, hidden_.size()), "2 usage: run->output is NULL");
   EXPECT_EQ(run(MESHSEAL_PREFILL, nullptr, nullptr, 0),
             "2 usage: hidden has 0 and output 0 elements, 7 tokens have 1792");
-  EXPECT_EQ(run(MESHSEAL_PREFILL, output.data(), output.data(), output.size()), "2 usage: hidden and output overlap");
+  EXPECT_EQ(run(MESHSEAL_PREFILL, output_.data(), output_.data(), output_.size()),
+            "2 usage: hidden and output overlap");
   for (const int32_t phase : {MESHSEAL_DECODE, MESHSEAL_PREFILL}) {
-    ASSERT_EQ(run(phase, hidden.data(), output.data(), hidden.size()), "ok");
-    EXPECT_LE(support::RelativeDifference(output, expected), 2e-6);
+    ASSERT_EQ(run(phase, hidden_.data(), output_.data(), hidden_.size()), "ok");
+    EXPECT_LE(support::RelativeDifference(output_, expected), 2e-6);
   }
-  EXPECT_EQ(TextOf(meshseal_session_run_layer(session_, 1, MESHSEAL_DECODE, 0, nullptr, nullptr, 0)), "ok");
+
+  // What it selected, both or one of them; of exactly their size.
+  std::vector<int32_t> ids(28, -1);
+  std::vector<float> weights_of(28, -1);
+  run_.selected_ids = ids.data();
+  run_.selected_weights = weights_of.data();
+  for (const size_t slots : {size_t{0}, size_t{27}, size_t{29}}) {
+    run_.slots = slots;
+    EXPECT_EQ(Run(), absl::StrCat("2 usage: run->slots is ", slots, ", 7 tokens of 4 experts have 28"));
+  }
+  EXPECT_EQ(ids, std::vector<int32_t>(28, -1));
+  run_.slots = 28;
+  ASSERT_EQ(Run(), "ok");
+  EXPECT_EQ(ids, experts);
+  EXPECT_LE(support::RelativeDifference(weights_of, expert_weights), 2e-6);
+  ids.assign(28, -1);
+  run_.selected_weights = nullptr;
+  ASSERT_EQ(Run(), "ok");
+  EXPECT_EQ(ids, experts);
+  run_.layer = 3;
+  EXPECT_EQ(Run(), "2 usage: layer 3 is not a layer with experts of this plan");
+
+  run_ = MESHSEAL_RUN;
+  run_.phase = MESHSEAL_DECODE;
+  EXPECT_EQ(Run(), "ok");  // no token
+}
+
+TEST_F(CApiTest, WeightsAreNamedOrMade) {
+  ASSERT_EQ(Open(), "ok");
+  options_.unverified_weights = 1;
+  EXPECT_EQ(Create(), "2 usage: 0 weights folders for 1 ranks, expected one for all or one per rank");
+  options_ = MESHSEAL_SESSION_OPTIONS;
+  CreateSynthetic({});
+  SetRun(3);
+  EXPECT_EQ(Run(), "ok");
+  EXPECT_NE(output_, std::vector<float>(output_.size(), 0));
+  options_.weights = "/does/not/exist";
+  uint64_t model = 9;
+  ASSERT_EQ(Open(), "ok");
+  EXPECT_EQ(Replace(&model),
+            "2 usage: rank 0 (dp0 pp0 tp0 ep0): /does/not/exist: the plan's weights are synthetic, nothing is read");
+  EXPECT_EQ(model, 9u);
+  EXPECT_EQ(meshseal_session_model(session_), 1u);
+}
+
+TEST_F(CApiTest, WeightsAreVerifiedByTheListThatThePlanBinds) {
+  Plan plan = support::BuildPlan({});
+  support::Checkpoint checkpoint = support::RandomCheckpoint(plan, 5);
+  support::WriteCheckpoint(folder_.path(), checkpoint);
+  const std::string weights = folder_.path().string();
+  const std::string digests = (folder_.path() / "list").string();
+  support::WriteFile(digests, support::BindDigests(folder_.path(), &plan));
+  file_ = *SealPlan(plan, 7);
+  options_.weights = weights.c_str();
+  options_.digests = digests.c_str();
+  options_.load_threads = 3;
+  ASSERT_EQ(Open(), "ok");
+  ASSERT_EQ(Create(), "ok");
+  uint64_t model = 0;
+  support::Tensor(checkpoint, "layers.0.experts.5.up").values[0] += 1;
+  support::WriteCheckpoint(folder_.path(), checkpoint);
+  ASSERT_EQ(Open(), "ok");
+  EXPECT_EQ(Replace(&model),
+            absl::StrCat("5 weights.digest: rank 0 (dp0 pp0 tp0 ep0): ", weights,
+                         "/model.safetensors: tensor 'layers.0.experts.5.up': expert 5, leaf 0 of 1: the bytes are not "
+                         "those of the digest list"));
+  options_.digests = nullptr;
+  ASSERT_EQ(Open(), "ok");
+  EXPECT_EQ(Replace(&model), absl::StrCat("5 weights.unverified: the plan binds the weights digests ",
+                                          HexOf(plan.weights_digest).substr(0, 16),
+                                          "..., and no list is given; give it, or allow unverified weights"));
+  options_.unverified_weights = 1;
+  ASSERT_EQ(Open(), "ok");
+  EXPECT_EQ(Replace(&model), "ok");
+  EXPECT_EQ(model, 2u);
+}
+
+TEST_F(CApiTest, TheCallersRoutingIsTaken) {
+  support::PlanNumbers n;
+  n.router.scoring = Scoring::kPrecomputed;
+  n.router.renormalize = Renormalize::kNone;
+  CreateSynthetic(n);
+  SetRun(2);
+  const std::vector<int32_t> ids = {3, 0, 7, 1};
+  const std::vector<float> weights = {1, 0.5f, 0.25f, 2};
+  run_.slots = 4;
+  run_.given_ids = ids.data();
+  EXPECT_EQ(Run(), "2 usage: layer 0 reads 4 expert weights, 0 are given: its routing is route_given");
+  run_.given_weights = weights.data();
+  run_.slots = 3;
+  EXPECT_EQ(Run(), "2 usage: layer 0 reads 4 expert ids, 3 are given: its routing is route_given");
+  run_.slots = 4;
+  std::vector<int32_t> selected(4);
+  std::vector<float> selected_weights(4);
+  run_.selected_ids = selected.data();
+  run_.selected_weights = selected_weights.data();
+  ASSERT_EQ(Run(), "ok");
+  EXPECT_EQ(selected, ids);
+  EXPECT_EQ(selected_weights, weights);
+}
+
+TEST_F(CApiTest, TokenIdsSelectRowsOfTheTable) {
+  support::PlanNumbers n;
+  n.router.vocabulary = 5;
+  CreateSynthetic(n);
+  SetRun(3);
+  EXPECT_EQ(Run(), "2 usage: layer 0 reads 3 token ids, 0 are given: its routing is route_by_table");
+  const std::vector<int32_t> ids = {4, 1, 4};
+  run_.token_ids = ids.data();
+  std::vector<int32_t> selected(6);
+  run_.slots = 6;
+  run_.selected_ids = selected.data();
+  ASSERT_EQ(Run(), "ok");
+  EXPECT_EQ(selected[0], selected[4]);
+  EXPECT_EQ(selected[1], selected[5]);
+}
+
+TEST_F(CApiTest, AnotherModelTakesThePlaceAndIsUnloaded) {
+  CreateSynthetic({});
+  EXPECT_EQ(meshseal_session_model(session_), 1u);
+  SetRun(3);
+  run_.model = 1;
+  ASSERT_EQ(Run(), "ok");
+  const std::vector<float> before = output_;
+  uint64_t model = 0;
+  EXPECT_EQ(Replace(&model), "2 usage: the plan was moved from: it is another session's");
+  support::PlanNumbers n;
+  n.weight_source = WeightSource::kSynthetic;
+  n.experts = 4;
+  file_ = *SealPlan(support::BuildPlan(n), 8);
+  ASSERT_EQ(Open(), "ok");
+  ASSERT_EQ(Replace(&model), "ok");
+  EXPECT_EQ(model, 2u);
+  EXPECT_EQ(meshseal_session_model(session_), 2u);
+  EXPECT_EQ(Run(), "5 weights.stale: model 1 is not resident, model 2 is");
+  run_.model = 0;
+  ASSERT_EQ(Run(), "ok");
+  EXPECT_NE(output_, before);
+  EXPECT_EQ(TextOf(meshseal_session_unload(session_, 1)), "5 weights.stale: model 1 is not resident, model 2 is");
+  EXPECT_EQ(TextOf(meshseal_session_unload(session_, 2)), "ok");
+  EXPECT_EQ(TextOf(meshseal_session_unload(session_, 2)), "ok");
+  EXPECT_EQ(meshseal_session_model(session_), 0u);
+  EXPECT_EQ(Run(), "5 weights.stale: model 0 is not resident, none is");
+  std::vector<int32_t> ids(6);
+  run_.slots = 6;
+  run_.selected_ids = ids.data();
+  EXPECT_EQ(Run(), "5 weights.stale: no model is resident");
+}
+
+// Runs that want to know what was selected go on while models of another k come and go.
+TEST_F(CApiTest, ARunHasOneModelWhileOthersComeAndGo) {
+  CreateSynthetic({});
+  std::vector<std::string> files;
+  for (const uint32_t top_k : {3u, 2u}) {
+    support::PlanNumbers n;
+    n.weight_source = WeightSource::kSynthetic;
+    n.top_k = top_k;
+    files.push_back(*SealPlan(support::BuildPlan(n), 7));
+  }
+  SetRun(2);
+  std::vector<int32_t> ids(4);
+  run_.slots = 4;
+  run_.selected_ids = ids.data();
+  std::atomic<bool> done{false};
+  std::vector<std::string> others;  // than these
+  std::thread runner([&] {
+    while (!done.load()) {
+      const std::string text = Run();
+      const bool stale = text.substr(0, 16) == "5 weights.stale:";
+      if (text != "ok" && !stale && text != "2 usage: run->slots is 4, 2 tokens of 3 experts have 6") {
+        others.push_back(text);
+      }
+    }
+  });
+  for (size_t i = 0; i < 20; ++i) {
+    file_ = files[i % 2];
+    uint64_t model = 0;
+    EXPECT_EQ(Open(), "ok");
+    EXPECT_EQ(Replace(&model), "ok");
+    EXPECT_EQ(model, i + 2);
+  }
+  done.store(true);
+  runner.join();
+  EXPECT_EQ(others, std::vector<std::string>());
 }
 
 TEST_F(CApiTest, AProgramInCRunsALayer) {

@@ -96,11 +96,11 @@ class World {
     std::vector<uint32_t> members;
     for (uint32_t rank = 0; rank < numbers.ep; ++rank) members.push_back(rank);
     groups_ = MakeInprocGroup(members, {deadline});
-    absl::StatusOr<WeightFiles> files = WeightFiles::Open(plan_, folder_.path());
+    absl::StatusOr<WeightFiles> files = WeightFiles::Open(plan_, folder_.path(), nullptr);
     EXPECT_TRUE(files.ok()) << files.status();
     for (const uint32_t rank : members) {
       weights_.push_back(std::move(RankWeights::Reserve(plan_, rank)).value());
-      EXPECT_TRUE(weights_.back().Load(plan_, *files).ok());
+      EXPECT_TRUE(weights_.back().Load(*files, 1, nullptr).ok());
     }
   }
 
@@ -306,6 +306,13 @@ TEST(RankExecutorTest, SizesAreRefused) {
   status = executor.Run(program, weights, {0, 0, 1, absl::MakeSpan(rows).first(16)},
                         {absl::MakeSpan(rows).first(15), {}, {}}, &counters);
   EXPECT_EQ(status.message(), "the output has 15 elements, expected 16");
+  const std::vector<int32_t> one = {1};
+  const absl::Span<const float> row = absl::MakeSpan(rows).first(16);
+  status = executor.Run(program, weights, {0, 0, 1, row, one}, {}, &counters);
+  EXPECT_EQ(status.message(), "the row of token ids has 1 elements, expected 0");
+  status = executor.Run(program, weights, {0, 0, 1, row, {}, {one, {}}}, {}, &counters);
+  EXPECT_EQ(status.message(), "the given routing has 1 elements, expected 0");
+  EXPECT_EQ(ReasonOf(status), Reason::kUsage);
 }
 
 }  // namespace

@@ -79,12 +79,14 @@ class Scattered {
 
   absl::Status Run(const std::vector<int32_t>& routing) {
     const std::vector<float> weights(routing.size(), 1);
-    std::vector<int32_t> local;
-    for (uint32_t e = 0; e < sizes_.experts; ++e) local.push_back(LocalOf(sizes_, static_cast<int32_t>(e)));
+    std::vector<int32_t> numbers;
+    for (uint32_t e = 0; e < sizes_.experts; ++e) numbers.push_back(LocalOf(sizes_, static_cast<int32_t>(e)));
+    const std::vector<ExpertPlace> local = HeldAs(numbers);
     std::vector<float> x(size_t{sizes_.tokens} * kHidden);
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
-    return SingleSteps().Scatter({{0, sizes_.tokens, sizes_.top_k, kHidden, 1},
-                                  {{routing, weights}, local},
+    return SingleSteps().Scatter({Shape(sizes_.tokens, sizes_.top_k, kHidden),
+                                  {{routing, weights}, local, 0, sizes_.top_k},
+                                  false,
                                   sizes_.owned,
                                   sizes_.tile,
                                   x,

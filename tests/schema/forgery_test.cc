@@ -151,25 +151,41 @@ std::string LegacySignature(const std::string& file) {
   return text;
 }
 
-// Where the offset of a field of the root table stands in a payload, by the field's id in plan.fbs.
-size_t RootFieldAt(const std::string& payload, size_t id) {
-  const size_t table = Load(payload, 0, 4);
+// Where the offset of a table's field stands in a payload, by the field's id in plan.fbs.
+size_t FieldAt(const std::string& payload, size_t table, size_t id) {
   const size_t vtable = table - static_cast<uint32_t>(Load(payload, table, 4));
   return table + Load(payload, vtable + 4 + 2 * id, 2);
 }
+size_t RootFieldAt(const std::string& payload, size_t id) { return FieldAt(payload, Load(payload, 0, 4), id); }
+// What the offset that stands at `field` leads to.
+size_t Behind(const std::string& payload, size_t field) { return field + Load(payload, field, 4); }
 
-// The payload with an element of 8-byte numbers at an odd multiple of 4: its memory vector is copied to the end.
-std::string MisalignedPayload() {
-  constexpr size_t kMemoryId = 23;
-  constexpr size_t kRankMemoryBytes = 96;
-  std::string payload = EncodePlan(ValidPlan());
-  const size_t field = RootFieldAt(payload, kMemoryId);
-  const size_t vector = field + Load(payload, field, 4);
-  const std::string copy = payload.substr(vector, 4 + Load(payload, vector, 4) * kRankMemoryBytes);
+// The payload with elements of 8-byte numbers at an odd multiple of 4: the vector of that field, of elements of
+// `element_bytes`, is copied to the end.
+std::string Misaligned(std::string payload, size_t field, size_t element_bytes) {
+  const size_t vector = Behind(payload, field);
+  const std::string copy = payload.substr(vector, 4 + Load(payload, vector, 4) * element_bytes);
   while (payload.size() % 8 != 0) payload += '\0';
   Store(payload, field, 4, payload.size() - field);
   payload += copy;  // four bytes of length, then the first element
   return payload;
+}
+
+std::string MisalignedStructs() {
+  constexpr size_t kMemoryId = 23;
+  constexpr size_t kRankMemoryBytes = 96;
+  const std::string payload = EncodePlan(ValidPlan());
+  return Misaligned(payload, RootFieldAt(payload, kMemoryId), kRankMemoryBytes);
+}
+
+std::string MisalignedNumbers() {
+  constexpr size_t kLayerClassesId = 22;
+  constexpr size_t kLoadId = 16;
+  constexpr size_t kSlotsId = 0;
+  const std::string payload = EncodePlan(support::BuildPlan(samples::Balanced()));
+  const size_t classes = Behind(payload, RootFieldAt(payload, kLayerClassesId));
+  const size_t load = Behind(payload, FieldAt(payload, Behind(payload, classes + 4), kLoadId));
+  return Misaligned(payload, FieldAt(payload, load, kSlotsId), sizeof(uint64_t));
 }
 
 // The payload with a vector of 900,000 sources, which are all the same table.
@@ -255,7 +271,7 @@ std::map<std::string, Forgery> Forgeries() {
   rows["F14 a feature that nobody knows"] = SignedForgery(Resealed(changed), "format.feature-bits",
                                                           "the file requires feature bits 0x2, this version knows 0x0");
   rows["F15 a list of digests"] = SignedForgery(Sealed(payload, static_cast<PayloadType>(2)), "format.payload-type",
-                                                "payload type 2, expected 1 (plan)");
+                                                "payload type 2 (weights digest list), expected 1 (plan)");
   rows["F16 a payload without seal"] =
       SignedForgery(payload, "mark.not-a-plan",
                     absl::StrCat("not a sealed file: it starts with ", absl::BytesToHexString(payload.substr(0, 8)),
@@ -297,7 +313,9 @@ std::map<std::string, Forgery> Forgeries() {
       SignedPlan(plan, "[grammar-holds] layer 0 decode: step 2 is down, expected activation");
 
   rows["F20 numbers that are misaligned"] =
-      SignedForgery(Sealed(MisalignedPayload()), "structure.misaligned", "a vector is misaligned");
+      SignedForgery(Sealed(MisalignedNumbers()), "structure.misaligned", "a vector is misaligned");
+  rows["F20 structs that are misaligned"] =
+      SignedForgery(Sealed(MisalignedStructs()), "structure.misaligned", "a vector is misaligned");
   rows["F21 900,000 names of one table"] =
       SignedForgery(Sealed(AliasedPayload()), "structure.shared-children", "children are shared between tables");
 

@@ -53,6 +53,23 @@ PlanNumbers TooWide() {
   return n;
 }
 
+PlanNumbers TooDeep() {
+  PlanNumbers n;
+  n.layers = (1u << 16) + 1;
+  return n;
+}
+
+// K and V of more than 64 bits.
+PlanNumbers HugeHeads() {
+  PlanNumbers n;
+  n.hidden = 1u << 20;
+  n.layers = 1u << 16;
+  n.experts = n.ep = 128;
+  n.attention = {128, 64, 1u << 20};
+  n.kv_heads = KvHeads::kReplicate;
+  return n;
+}
+
 PlanNumbers HalfBlocks() {
   PlanNumbers n = Blocks();
   n.hidden = 48;
@@ -355,6 +372,7 @@ std::vector<Mutant> Mutants() {
       {"sizes-are-sane", "hidden 0", "hidden 0, expected 1 to 1048576", Base, [](Plan& p) { p.hidden = 0; }, false},
       {"sizes-are-sane", "a model that is too wide", "hidden 1048577, expected 1 to 1048576", TooWide, [](Plan&) {},
        true},
+      {"sizes-are-sane", "a model that is too deep", "layers 65537, expected 1 to 65536", TooDeep, [](Plan&) {}, true},
       {"sizes-are-sane", "a shared expert that is too wide", "shared width 1048577, expected 1 to 1048576", Shared,
        [](Plan& p) { p.layer_classes[0].shared_expert.width = (1u << 20) + 1; }, false},
       {"router-is-coherent", "a scale of 0", "layer 0: routed scale 0, expected a finite number above 0", Base,
@@ -431,6 +449,9 @@ std::vector<Mutant> Mutants() {
        [](Plan& p) { p.layer_classes[0].router.weight_applied = WeightPoint::kActivation; }, false},
       {"router-is-coherent", "a router product in q8", "layer 0: the router's product reads q8, expected f32 or bf16",
        Base, [](Plan& p) { p.layer_classes[0].router.input = Basis::kQ8; }, false},
+      {"router-is-coherent", "a scaled routing from outside",
+       "layer 0: a routed scale of 2 on a precomputed routing, which is taken as it is", Given,
+       [](Plan& p) { p.layer_classes[0].router.scale = 2; }, true},
       {"router-is-coherent", "a vocabulary without table", "layer 0: a vocabulary of 5 without a token table", Base,
        [](Plan& p) { p.layer_classes[0].router.vocabulary = 5; }, false},
       {"router-is-coherent", "a table without vocabulary", "layer 0: a vocabulary of 0 with a token table", Table,
@@ -575,6 +596,13 @@ std::vector<Mutant> Mutants() {
        [](Plan& p) { p.layer_classes[0].down_basis = Basis::kQ8; }, false},
       {"source-holds-weights", "a seed of files", "seed 7 of safetensors weights", Base,
        [](Plan& p) { p.weight_seed = 7; }, true},
+      {"source-holds-weights", "a digest list of synthetic weights",
+       "digest list 0100000000000000000000000000000000000000000000000000000000000000 of weights without files", Base,
+       [](Plan& p) {
+         p.weight_source = WeightSource::kSynthetic;
+         p.weights_digest[0] = 1;
+       },
+       true},
       {"source-holds-weights", "q8_0 in safetensors",
        "tensor 'layers.{layer}.experts.{expert}.gate' is q8_0, which safetensors files cannot hold", Blocks,
        [](Plan& p) { p.weight_source = WeightSource::kSafetensors; }, false},
@@ -891,6 +919,22 @@ std::vector<Mutant> Mutants() {
          for (RankMemory& memory : p.memory) memory.budget = 10;
        },
        false},
+      {"memory-adds-up", "more on a device than 64 bits hold",
+       "the ranks on the device of rank 1 need more than 64 bits hold bytes, its budget is 18446744073709551615", Base,
+       [](Plan& p) {
+         p.limits.sessions = 1;
+         p.limits.per_session_bytes = uint64_t{1} << 63;
+         for (DeviceKind& kind : p.mesh.device_kinds) kind.memory_bytes = kind.usable_bytes = ~uint64_t{0};
+         for (RankMemory& memory : p.memory) {
+           memory.sessions = p.limits.per_session_bytes;
+           memory.total += memory.sessions;
+           memory.budget = ~uint64_t{0};
+         }
+       },
+       false},
+      {"memory-adds-up", "KV heads of more than 64 bits",
+       "rank 0 other weights 0 bytes, derived are more than 64 bits hold", HugeHeads,
+       [](Plan& p) { p.memory[0].other = 0; }, false},
       {"memory-adds-up", "sessions of more than 64 bits", "rank 0 sessions 0 bytes, derived are more than 64 bits hold",
        Base,
        [](Plan& p) {

@@ -174,6 +174,9 @@ TEST(Minisign, SecretsMoveAndAreWiped) {
   SecretText assigned(std::string("short"));
   assigned = std::move(moved);
   EXPECT_EQ(assigned.view(), copy);
+  SecretText& itself = assigned;
+  assigned = std::move(itself);
+  EXPECT_EQ(assigned.view(), copy);
 
   SecretKey key = SecretOf("plain.key");
   SecretKey other = SecretOf("removed.key");

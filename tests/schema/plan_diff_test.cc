@@ -406,7 +406,8 @@ class RankAtoms {
         atoms[{layer, tensor.name, tensor.dtype, expert, run}] += bytes;
       };
       for (const SideTensor& side : tensor.sides) {
-        if (side.block_rows == 0 && columns.first < columns.last) add(kWhole, 4);
+        const bool fused = tensor.layout != GateUpLayout::kInvalid;
+        if (side.block_rows == 0 && columns.first < columns.last) add(kWhole, fused ? 8 : 4);
       }
       if (tensor.role == TensorRole::kDownBias || tensor.role == TensorRole::kSharedExpertGate) {
         add(kWhole, AtomBytes(tensor, 1, hidden));
@@ -756,6 +757,9 @@ TEST(PlanDiff, NamesEveryField) {
        {"weight_source", "safetensors", "gguf"}},
       {[](Plan* p) { p->ignored_tensors = {"x.*"}; }, &PlanDiff::weights, {"ignored_tensors.x.*", "none", "ignored"}},
       {[](Plan* p) { p->weight_seed = 5; }, &PlanDiff::weights, {"weight_seed", "0", "5"}},
+      {[](Plan* p) { p->weights_digest[0] = 1; },
+       &PlanDiff::weights,
+       {"weights_digest", "none", "01" + std::string(62, '0')}},
       {[](Plan* p) { p->other_weights.first = 5; }, &PlanDiff::weights, {"other_weights_bytes.first", "0", "5"}},
       {[](Plan* p) { p->other_weights.layers = 5; }, &PlanDiff::weights, {"other_weights_bytes.layers", "0", "5"}},
       {[](Plan* p) { p->other_weights.last = 5; }, &PlanDiff::weights, {"other_weights_bytes.last", "0", "5"}},

@@ -74,7 +74,7 @@ MESHSEAL_FIELDS(StepPrice, tokens, weight_bytes, operations, link_bytes, between
 MESHSEAL_FIELDS(Plan, compiler_version, schema_fingerprint, model_name, model_family, deployment_name, sources, mesh,
                 degrees, stage_ends, layers, hidden, attention, kv_heads, other_weights, limits, expert_placement,
                 copy_choice, reduction, exact_bound, reduce_algorithm, output, numerics, failure_scope, weight_source,
-                weight_seed, ignored_tensors, layer_classes, memory, prices, execution_fingerprint)
+                weight_seed, ignored_tensors, layer_classes, memory, prices, execution_fingerprint, weights_digest)
 
 #undef MESHSEAL_FIELDS
 

@@ -289,6 +289,28 @@ std::vector<SamplePlan> ValidPlans() {
   n.tp = 3;
   n.column_unit = 32;
   add("q8 blocks", n);
+  n = Quantised();
+  n.scale_block = 0;
+  n.column_unit = 1;
+  add("one scale", n);
+  n = Shared();
+  n.ep = 1;
+  add("shared on one ep coordinate", n);
+  n = Full();
+  n.attention = {12, 6, 8};
+  add("as many KV heads as dense ranks", n);
+  n = PlanNumbers();
+  n.router_name = "router";
+  add("a name for one layer", n);
+  n = WideTiles();
+  n.intermediate = 24;
+  Plan tiles = support::BuildPlan(n);
+  for (TensorClass& tensor : tiles.layer_classes[0].tensors) {
+    for (SideTensor& side : tensor.sides) {
+      if (side.of == ScaleOf::kHalf) side.of = ScaleOf::kFused;
+    }
+  }
+  add_plan("tiles of fused rows", std::move(tiles));
   return plans;
 }
 

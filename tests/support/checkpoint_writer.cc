@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "schema/meaning/shape_facts.h"
 #include "schema/tensor_name.h"
 
 namespace meshseal::support {
@@ -63,19 +65,24 @@ Checkpoint RandomCheckpoint(const Plan& plan, uint32_t seed) {
     for (const LayerRange& range : c.layers) {
       for (uint32_t layer = range.first; layer < range.last; ++layer) {
         for (const TensorClass& tensor : c.tensors) {
-          const bool of_layer = tensor.role == TensorRole::kRouter || tensor.role == TensorRole::kRouterBias ||
-                                tensor.role == TensorRole::kSelectionBias;
-          const uint32_t count = of_layer ? 1 : c.experts;
+          const bool stacked = tensor.shape.front() == ShapeAxis::kExperts;
+          const uint32_t count = meaning::FactsOf(tensor.role)->per_expert && !stacked ? c.experts : 1;
           for (uint32_t expert = 0; expert < count; ++expert) {
             NamedTensor named;
             named.name = TensorName(tensor.name, layer, expert);
             named.dtype = tensor.dtype;
             uint64_t elements = 1;
             for (const ShapeAxis axis : tensor.shape) {
-              named.shape.push_back(axis == ShapeAxis::kHidden         ? plan.hidden
-                                    : axis == ShapeAxis::kIntermediate ? c.intermediate
-                                                                       : c.experts);
+              named.shape.push_back(meaning::ExtentOf(axis, plan, c, c.intermediate, c.shared_expert.width));
               elements *= named.shape.back();
+            }
+            if (tensor.role == TensorRole::kTokenTable) {
+              for (uint64_t i = 0; i < elements; ++i) {
+                const uint64_t id = (3 * (i / c.top_k) + i % c.top_k) % c.experts;  // different ones for a token
+                named.values.push_back(static_cast<float>(id));
+              }
+              checkpoint.push_back(std::move(named));
+              continue;
             }
             for (const float value : RandomValues(elements, seed + static_cast<uint32_t>(checkpoint.size()))) {
               named.values.push_back(InDType(tensor.dtype, value / 2));
@@ -97,17 +104,12 @@ NamedTensor& Tensor(Checkpoint& checkpoint, absl::string_view name) {
   std::abort();
 }
 
-std::string EncodeSafetensors(const Checkpoint& checkpoint) {
+std::string EncodeSafetensors(const RawTensors& tensors) {
   std::string data;
   std::vector<std::string> entries;
-  for (const NamedTensor& tensor : checkpoint) {
+  for (const RawTensor& tensor : tensors) {
     const size_t begin = data.size();
-    for (const float value : tensor.values) {
-      const auto bits = std::bit_cast<uint32_t>(value);
-      if (tensor.dtype == DType::kF32) AppendLittleEndian(bits, 4, &data);
-      if (tensor.dtype == DType::kBf16) AppendLittleEndian(bits >> 16, 2, &data);
-      if (tensor.dtype == DType::kF16) AppendLittleEndian(F16Bits(value), 2, &data);
-    }
+    data += tensor.bytes;
     entries.push_back(absl::StrCat("\"", tensor.name, "\":{\"dtype\":\"", SafetensorsSpelling(tensor.dtype),
                                    "\",\"shape\":[", absl::StrJoin(tensor.shape, ","), "],\"data_offsets\":[", begin,
                                    ",", data.size(), "]}"));
@@ -116,6 +118,23 @@ std::string EncodeSafetensors(const Checkpoint& checkpoint) {
   std::string file;
   AppendLittleEndian(header.size(), 8, &file);
   return file + header + data;
+}
+
+std::string EncodeSafetensors(const Checkpoint& checkpoint) {
+  RawTensors tensors;
+  for (const NamedTensor& tensor : checkpoint) {
+    std::string bytes;
+    for (const float value : tensor.values) {
+      const auto bits = std::bit_cast<uint32_t>(value);
+      if (tensor.dtype == DType::kI32) AppendLittleEndian(static_cast<uint64_t>(value), 4, &bytes);
+      if (tensor.dtype == DType::kI64) AppendLittleEndian(static_cast<uint64_t>(value), 8, &bytes);
+      if (tensor.dtype == DType::kF32) AppendLittleEndian(bits, 4, &bytes);
+      if (tensor.dtype == DType::kBf16) AppendLittleEndian(bits >> 16, 2, &bytes);
+      if (tensor.dtype == DType::kF16) AppendLittleEndian(F16Bits(value), 2, &bytes);
+    }
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, std::move(bytes)});
+  }
+  return EncodeSafetensors(tensors);
 }
 
 void WriteFile(const std::filesystem::path& path, absl::string_view bytes) {

@@ -14,7 +14,7 @@
 
 namespace meshseal::support {
 
-// `values` are numbers that `dtype` (f32, f16 or bf16) holds exactly, or NaN.
+// `values` are numbers that `dtype` (f32, f16, bf16, or i32 and i64 from 0 on) holds exactly, or NaN.
 struct NamedTensor {
   std::string name;
   DType dtype = DType::kF32;
@@ -38,14 +38,24 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-// Every tensor that the plan's roles read, with random values of `dtype` in (-0.5, 0.5); equal seeds give
-// equal values.
+// Every tensor that the plan's roles read, with random values of `dtype` (of no blocks, without scales) in (-0.5, 0.5),
+// and different experts for each row of a token table; equal seeds give equal values.
 Checkpoint RandomCheckpoint(const Plan& plan, uint32_t seed);
 
 // The tensor of that name, which must be there.
 NamedTensor& Tensor(Checkpoint& checkpoint, absl::string_view name);
 
+// A tensor of any type, as its bytes.
+struct RawTensor {
+  std::string name;
+  DType dtype = DType::kInvalid;
+  std::vector<uint64_t> shape;
+  std::string bytes;
+};
+using RawTensors = std::vector<RawTensor>;
+
 // The bytes of a safetensors file.
+std::string EncodeSafetensors(const RawTensors& tensors);
 std::string EncodeSafetensors(const Checkpoint& checkpoint);
 
 void WriteFile(const std::filesystem::path& path, absl::string_view bytes);

@@ -379,7 +379,7 @@ uint64_t BytesOfTensor(const TensorClass& tensor, uint64_t rows, uint64_t column
     const uint64_t scale = FindDType(side.dtype)->block_bits / 8;
     const uint64_t halves = side.of == ScaleOf::kHalf ? 2 : 1;
     bytes += side.block_rows == 0
-                 ? scale
+                 ? (tensor.layout == GateUpLayout::kInvalid ? 1 : 2) * scale
                  : halves * CeilDiv(rows / halves, side.block_rows) * CeilDiv(columns, side.block_columns) * scale;
   }
   return bytes;

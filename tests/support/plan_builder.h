@@ -35,8 +35,8 @@ struct PlanNumbers {
   uint32_t tile_rows = 4;
   DType dtype = DType::kF32;
   DType weight_dtype = DType::kInvalid;  // of the experts' and the shared expert's matrices; invalid: dtype
-  uint32_t scale_block = 4;              // rows and columns of f8_e4m3's scale blocks; other formats have their own
-  uint32_t column_unit = 1;              // cuts of the intermediate axis and the shared width are its multiples
+  uint32_t scale_block = 4;  // rows and columns of f8_e4m3's scale blocks, 0: one scale; others have their own
+  uint32_t column_unit = 1;  // cuts of the intermediate axis and the shared width are its multiples
   WeightSource weight_source = WeightSource::kSafetensors;
   Router router = {Scoring::kSoftmax,
                    0,

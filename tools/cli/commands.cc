@@ -8,6 +8,7 @@
 #include "schema/plan.h"
 #include "schema/seal.h"
 #include "schema/version.h"
+#include "schema/weight_digests.h"
 
 namespace meshseal::tools {
 
@@ -20,7 +21,8 @@ std::string NearestCommand(absl::string_view name) {
 
 std::string VersionText() {
   return absl::StrCat("meshseal ", std::string(Version()), ", plan format ", kPlanFormatMajor, ".", kPlanFormatMinor,
-                      ", envelope ", kEnvelopeMajor, ".", kEnvelopeMinor);
+                      ", digest list format ", kDigestsFormatMajor, ".", kDigestsFormatMinor, ", envelope ",
+                      kEnvelopeMajor, ".", kEnvelopeMinor);
 }
 
 }  // namespace meshseal::tools

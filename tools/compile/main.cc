@@ -1,4 +1,4 @@
-// meshseal-compile: import, check, explain, compile. The only program with a YAML reader in it.
+// meshseal-compile: import, check, explain, compile, digest. The only program with a YAML reader in it.
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,13 +11,16 @@
 #include "absl/strings/str_join.h"
 #include "compiler/check/rules.h"
 #include "compiler/driver/compile.h"
+#include "compiler/driver/digest.h"
 #include "compiler/import/import_model.h"
 #include "compiler/text/render.h"
+#include "schema/byte_text.h"
 #include "schema/format_text.h"
 #include "schema/nearest.h"
 #include "schema/reason.h"
 #include "schema/sealed_plan.h"
 #include "tools/cli/program.h"
+#include "tools/cli/progress.h"
 #include "tools/cli/whole_file.h"
 
 namespace meshseal::tools {
@@ -124,6 +127,7 @@ struct CompileFlags {
   std::string model;
   std::string mesh;
   std::string weights;
+  std::string digests;
   std::string stop_after = "seal";
   uint64_t serial = 0;
   bool find_layout = false;
@@ -140,6 +144,7 @@ int RunCompile(const CompileFlags& flags) {
   if (!flags.model.empty()) request.model = flags.model;
   if (!flags.mesh.empty()) request.mesh = flags.mesh;
   if (!flags.weights.empty()) request.weights = flags.weights;
+  if (!flags.digests.empty()) request.digests = flags.digests;
   for (const auto& [field, value] : flags.degrees) {
     if (value.has_value()) request.overrides.push_back({field, absl::StrCat(*value)});
   }
@@ -176,6 +181,43 @@ int RunCompile(const CompileFlags& flags) {
   }
   std::fprintf(stderr, "sealed %s: %zu bytes, plan id %s\nnext: meshseal show %s\n", flags.output.c_str(),
                result->sealed.size(), HexOf(FactsOf(result->sealed).plan_id).c_str(), flags.output.c_str());
+  return 0;
+}
+
+struct DigestFlags {
+  std::string model;
+  std::string weights;
+  std::string output;
+  uint64_t segments = 1;
+  std::optional<uint64_t> shared_segments;
+};
+
+int RunDigest(const DigestFlags& flags) {
+  compiler::DigestRequest request;
+  request.model = flags.model;
+  request.weights = flags.weights;
+  request.segments = flags.segments;
+  request.shared_segments = flags.shared_segments;
+  request.threads = HashingThreads();
+  const absl::StatusOr<compiler::DigestResult> result = [&request] {
+    ReadingProgress progress;
+    return compiler::Digest(request, [&progress](const HashProgress& hashed) { progress.Show(hashed); });
+  }();
+  if (!result.ok()) return Report("digest", result.status());
+  if (!result->diagnostics.ok()) {
+    Show(result->diagnostics, false);
+    std::fprintf(stderr, "meshseal digest: %zu %s, no digest list written\n", result->diagnostics.size(),
+                 result->diagnostics.size() == 1 ? "error" : "errors");
+    return kRefusedExit;
+  }
+  if (const absl::Status written = WriteWholeFile(flags.output, {result->sealed}); !written.ok()) {
+    return Report("digest", written);
+  }
+  const std::string text =
+      absl::StrCat("sealed ", flags.output, ": ", result->tensors, " tensors, ", result->leaves, " leaves over ",
+                   ByteText(result->bytes), ", digest list id ", HexOf(result->id),
+                   "\nnext: meshseal compile DEPLOYMENT --digests ", flags.output, "\n");
+  std::fputs(text.c_str(), stderr);
   return 0;
 }
 
@@ -224,6 +266,7 @@ int Main(int argc, char** argv) {
   for (auto& [field, value] : compile.degrees) {
     compile_command.add_option("--" + field, value, "instead of the deployment's degree");
   }
+  compile_command.add_option("--digests", compile.digests, "a digest list that the plan binds: see `meshseal digest`");
   compile_command.add_option("--placement", compile.placement,
                              "instead of the deployment's: contiguous, round_robin or balanced:load.json");
   compile_command.add_option("--reduction", compile.reduction, "instead of the deployment's: ordered or fast");
@@ -234,6 +277,22 @@ int Main(int argc, char** argv) {
       .add_option("--stop-after", compile.stop_after,
                   absl::StrCat("print a stage and stop: ", absl::StrJoin(compiler::StageNames(), ", ")))
       ->check(CLI::IsMember(compiler::StageNames()));
+
+  DigestFlags digest;
+  CLI::App& digest_command = program.Add(
+      "digest",
+      {"digest manifests/models/tiny-qwen3-moe.yaml --weights tests/data/tiny-qwen3-moe -o tiny.mseal-digests",
+       "digest manifests/models/tiny-qwen3-moe.yaml --weights tests/data/tiny-qwen3-moe --segments 2 -o "
+       "tiny-2.mseal-digests"},
+      [&digest] { return RunDigest(digest); });
+  digest_command.add_option("MODEL", digest.model, "the model document")->required();
+  digest_command.add_option("--weights", digest.weights, "the checkpoint: every tensor that a step reads is hashed")
+      ->required();
+  digest_command.add_option("-o,--output", digest.output, "the digest list to write; - is standard output")->required();
+  digest_command.add_option("--segments", digest.segments,
+                            "parts of every expert's columns; a plan is cut between them");
+  digest_command.add_option("--shared-segments", digest.shared_segments,
+                            "parts of the shared expert's columns; as many by default");
 
   return program.Main(argc, argv);
 }

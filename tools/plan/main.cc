@@ -3,8 +3,11 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "schema/checkpoint_listing.h"
+#include "schema/hash_tensors.h"
 #include "schema/inspect.h"
 #include "schema/plan_diff.h"
 #include "schema/plan_diff_json.h"
@@ -14,11 +17,13 @@
 #include "schema/quoted_name.h"
 #include "schema/reason.h"
 #include "schema/seal.h"
+#include "schema/sealed_digests.h"
 #include "schema/sealed_plan.h"
 #include "schema/status_macros.h"
 #include "tools/cli/plan_source.h"
 #include "tools/cli/policy_flags.h"
 #include "tools/cli/program.h"
+#include "tools/cli/progress.h"
 #include "tools/plan/signing.h"
 
 namespace meshseal::tools {
@@ -27,9 +32,29 @@ namespace {
 struct VerifyFlags {
   std::string path;
   PolicyFlags policy;
+  std::string weights;
+  std::string digests;
 };
 
+// The checkpoint's bytes against the digest list that the plan binds; what to print.
+absl::StatusOr<std::string> VerifyWeights(const VerifyFlags& flags, const Plan& plan) {
+  MESHSEAL_ASSIGN_OR_RETURN(const std::string file, ReadDigestsFile(flags.digests));
+  MESHSEAL_ASSIGN_OR_RETURN(const SealedDigests digests, SealedDigests::Open(file));
+  MESHSEAL_RETURN_IF_ERROR(CheckBound(digests, plan));
+  std::vector<RegularFile> files;
+  MESHSEAL_ASSIGN_OR_RETURN(const CheckpointListing listing, CheckpointListing::Open(flags.weights, &files));
+  ReadingProgress progress;
+  MESHSEAL_RETURN_IF_ERROR(VerifyCheckpoint(digests.digests(), plan.hidden, plan.layer_classes, listing, files,
+                                            HashingThreads(),
+                                            [&progress](const HashProgress& hashed) { progress.Show(hashed); }));
+  return absl::StrCat("weights ok: ", digests.digests().tensors.size(), " tensors as in digest list ",
+                      HexOf(digests.id()), "\n");
+}
+
 int RunVerify(const VerifyFlags& flags) {
+  if (flags.weights.empty() != flags.digests.empty()) {
+    return Report("verify", Refuse(Reason::kUsage, "--weights and --digests go together"));
+  }
   const absl::StatusOr<Policy> policy = flags.policy.Resolve();
   if (!policy.ok()) return Report("verify", policy.status());
   const absl::StatusOr<PlanSource> source = ReadPlanSource(flags.path);
@@ -46,8 +71,14 @@ int RunVerify(const VerifyFlags& flags) {
     absl::StrAppend(&text, "key ", KeyIdText(inspection.signer->key_id), ", trusted comment ",
                     QuotedName(inspection.signer->trusted_comment), "\n");
   }
+  absl::Status verdict = inspection.verdict;
+  if (verdict.ok() && !flags.weights.empty()) {
+    const absl::StatusOr<std::string> weights = VerifyWeights(flags, *inspection.plan);
+    verdict = weights.status();
+    absl::StrAppend(&text, weights.ok() ? *weights : "weights REFUSED\n");
+  }
   const int printed = Print("verify", text);
-  const int refused = Report("verify", inspection.verdict);
+  const int refused = Report("verify", verdict);
   return refused != 0 ? refused : printed;
 }
 
@@ -163,6 +194,8 @@ int Main(int argc, char** argv) {
                   [&verify] { return RunVerify(verify); });
   verify_command.add_option("PLAN", verify.path, "a sealed plan")->required();
   verify.policy.AddTo(verify_command);
+  verify_command.add_option("--weights", verify.weights, "also a checkpoint: every tensor that a step reads is hashed");
+  verify_command.add_option("--digests", verify.digests, "the digest list that the plan binds");
 
   KeygenFlags keygen;
   CLI::App& keygen_command = program.Add("keygen",

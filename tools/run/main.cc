@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/program/rank_facts.h"
 #include "runtime/session/session.h"
 #include "schema/format_text.h"
+#include "schema/load_profile.h"
 #include "schema/mesh_view.h"
 #include "schema/reason.h"
 #include "schema/sealed_plan.h"
@@ -21,6 +24,8 @@
 #include "tools/cli/plan_source.h"
 #include "tools/cli/policy_flags.h"
 #include "tools/cli/program.h"
+#include "tools/cli/whole_file.h"
+#include "tools/run/load_watch.h"
 
 namespace meshseal::tools {
 namespace {
@@ -29,10 +34,15 @@ struct RunFlags {
   std::string plan;
   PolicyFlags policy;
   std::string weights;
+  std::string digests;
   bool unverified_weights = false;
+  uint32_t load_threads = 0;
   std::string input;
   std::string output;
   std::string routing_output;
+  std::string profile;
+  std::string token_ids;
+  std::string routing;
   std::optional<uint32_t> layer;
   bool stack = false;
   std::string phase = "auto";
@@ -50,6 +60,7 @@ absl::Status CheckFlags(const RunFlags& flags) {
   if (flags.input.empty() || flags.output.empty()) return Usage("--input and --output name the arrays");
   if (flags.layer.has_value() == flags.stack) return Usage("expected --layer L or --stack, one of them");
   if (flags.stack && !flags.routing_output.empty()) return Usage("--routing-output goes with --layer");
+  if (flags.stack && !flags.routing.empty()) return Usage("--routing goes with --layer");
   return absl::OkStatus();
 }
 
@@ -59,6 +70,8 @@ Phase PhaseOf(const RunFlags& flags, const Plan& plan, uint64_t tokens) {
   return *TermOf<Phase>(flags.phase);
 }
 
+std::string ShapeText(const Array& array) { return absl::StrCat("[", absl::StrJoin(array.shape, ", "), "]"); }
+
 struct Hidden {
   uint32_t tokens = 0;
   std::vector<float> values;  // [tokens, hidden]
@@ -67,14 +80,68 @@ struct Hidden {
 absl::StatusOr<Hidden> ReadHidden(const std::string& spec, const Plan& plan) {
   MESHSEAL_ASSIGN_OR_RETURN(const Array array, ReadArray(spec));
   if (array.shape.size() != 2 || array.shape[1] != plan.hidden || array.shape[0] > UINT32_MAX) {
-    std::string shape;
-    for (const uint64_t extent : array.shape) absl::StrAppend(&shape, shape.empty() ? "" : ", ", extent);
-    return Usage(absl::StrCat(spec, ": shape [", shape, "], the plan takes [tokens, ", plan.hidden, "]"));
+    return Usage(absl::StrCat(spec, ": shape ", ShapeText(array), ", the plan takes [tokens, ", plan.hidden, "]"));
   }
   Hidden hidden;
   hidden.tokens = static_cast<uint32_t>(array.shape[0]);
   MESHSEAL_ASSIGN_OR_RETURN(hidden.values, Float32Values(array));
   return hidden;
+}
+
+absl::Status CheckShape(const std::string& spec, const Array& array, const std::vector<uint64_t>& shape) {
+  if (array.shape == shape) return absl::OkStatus();
+  return Usage(absl::StrCat(spec, ": shape ", ShapeText(array), ", expected [", absl::StrJoin(shape, ", "), "]"));
+}
+
+// 0 for a layer without experts, which the session refuses.
+uint64_t TopKOf(const Plan& plan, uint32_t layer) {
+  const std::optional<uint32_t> layer_class = runtime::ClassOfLayer(plan, layer);
+  return layer_class.has_value() ? plan.layer_classes[*layer_class].top_k : 0;
+}
+
+template <class T>
+std::vector<T> ElementsOf(const Array& array) {
+  std::vector<T> elements(array.data.size() / sizeof(T));
+  if (!elements.empty()) std::memcpy(elements.data(), array.data.data(), array.data.size());
+  return elements;
+}
+
+// An array of numbers that 32 bits hold, of `shape`.
+absl::StatusOr<std::vector<int32_t>> ReadInt32(const std::string& spec, const std::vector<uint64_t>& shape) {
+  MESHSEAL_ASSIGN_OR_RETURN(const Array array, ReadArray(spec));
+  if (array.dtype != DType::kI32 && array.dtype != DType::kI64) {
+    return Usage(absl::StrCat(spec, ": an array of ", DTypeName(array.dtype), ", expected i32 or i64"));
+  }
+  MESHSEAL_RETURN_IF_ERROR(CheckShape(spec, array, shape));
+  if (array.dtype == DType::kI32) return ElementsOf<int32_t>(array);
+  std::vector<int32_t> narrow;
+  for (const int64_t wide : ElementsOf<int64_t>(array)) {
+    if (wide < INT32_MIN || wide > INT32_MAX) return Usage(absl::StrCat(spec, ": ", wide, " needs more than 32 bits"));
+    narrow.push_back(static_cast<int32_t>(wide));
+  }
+  return narrow;
+}
+
+// What a caller brings beside hidden states; empty where its flag is not given.
+struct CallerRouting {
+  std::vector<int32_t> token_ids;
+  std::vector<int32_t> experts;
+  std::vector<float> weights;
+};
+
+absl::StatusOr<CallerRouting> ReadCallerRouting(const RunFlags& flags, const Plan& plan, uint32_t tokens) {
+  CallerRouting caller;
+  if (!flags.token_ids.empty()) {
+    MESHSEAL_ASSIGN_OR_RETURN(caller.token_ids, ReadInt32(flags.token_ids, {tokens}));
+  }
+  if (flags.routing.empty()) return caller;
+  const std::vector<uint64_t> shape = {tokens, TopKOf(plan, *flags.layer)};
+  MESHSEAL_ASSIGN_OR_RETURN(caller.experts, ReadInt32(absl::StrCat(flags.routing, ":expert_ids"), shape));
+  const std::string spec = absl::StrCat(flags.routing, ":expert_weights");
+  MESHSEAL_ASSIGN_OR_RETURN(const Array weights, ReadArray(spec));
+  MESHSEAL_RETURN_IF_ERROR(CheckShape(spec, weights, shape));
+  MESHSEAL_ASSIGN_OR_RETURN(caller.weights, Float32Values(weights));
+  return caller;
 }
 
 Array MakeInt32Array(std::vector<uint64_t> shape, const std::vector<int32_t>& values) {
@@ -86,11 +153,35 @@ Array MakeInt32Array(std::vector<uint64_t> shape, const std::vector<int32_t>& va
   return array;
 }
 
-absl::Status WriteRouting(const std::string& path, uint32_t tokens, const runtime::RunResult& result) {
-  const uint64_t top_k = tokens == 0 ? 0 : result.expert_ids.size() / tokens;
-  const std::vector<uint64_t> shape = {tokens, top_k};
+absl::Status WriteRouting(const std::string& path, const std::vector<uint64_t>& shape,
+                          const runtime::RunResult& result) {
   return WriteSafetensors(path, {{"expert_ids", MakeInt32Array(shape, result.expert_ids)},
                                  {"expert_weights", MakeFloat32Array(shape, result.expert_weights)}});
+}
+
+// What each expert of the layers that ran was given, by layer number, in order: of all that have experts, or of one.
+absl::StatusOr<std::string> ProfileText(const RunFlags& flags, const SealedPlan& plan, uint32_t tokens,
+                                        const std::vector<runtime::RunResult>& results) {
+  LoadProfile profile;
+  profile.plan = plan.id();
+  profile.tokens = tokens;
+  auto result = results.begin();
+  for (uint32_t layer = flags.layer.value_or(0); result != results.end(); ++layer) {
+    const std::optional<uint32_t> layer_class = runtime::ClassOfLayer(plan.plan(), layer);
+    if (!layer_class.has_value()) continue;
+    std::vector<uint64_t>& slots = profile.slots[layer];
+    slots.resize(plan.plan().layer_classes[*layer_class].experts);
+    for (const int32_t expert : result->expert_ids) ++slots[static_cast<size_t>(expert)];
+    ++result;
+  }
+  std::string text = LoadProfileText(profile);
+  MESHSEAL_RETURN_IF_ERROR(ParseLoadProfile(flags.profile, text).status());  // as `compile` will
+  return text;
+}
+
+const char* WeightsStanding(const Plan& plan, const runtime::SessionOptions& options) {
+  if (plan.weight_source == WeightSource::kSynthetic) return "synthetic";
+  return options.digests.empty() ? "UNVERIFIED" : "verified";
 }
 
 void PrintRanks(const SealedPlan& plan, const std::vector<runtime::RunResult>& results) {
@@ -115,24 +206,38 @@ absl::Status RunPlan(const RunFlags& flags) {
   MESHSEAL_ASSIGN_OR_RETURN(const PlanSource source, ReadPlanSource(flags.plan));
   MESHSEAL_ASSIGN_OR_RETURN(SealedPlan opened, SealedPlan::Open(source.file, policy, source.signature));
   Hidden hidden;
+  CallerRouting caller;
   if (!flags.dry_run) {
     MESHSEAL_ASSIGN_OR_RETURN(hidden, ReadHidden(flags.input, opened.plan()));
+    if (!flags.profile.empty() && hidden.tokens == 0) return Usage("--profile counts tokens, --input has none");
+    MESHSEAL_ASSIGN_OR_RETURN(caller, ReadCallerRouting(flags, opened.plan(), hidden.tokens));
   }
 
   runtime::SessionOptions options;
-  options.weights = {flags.weights};
+  if (!flags.weights.empty()) options.weights = {flags.weights};
+  options.digests = flags.digests;
+  options.load_threads = flags.load_threads;
   options.unverified_weights = flags.unverified_weights;
   options.backend = flags.backend;
   options.ranks = flags.ranks;
   options.emulate = flags.emulate;
   options.deadline = std::chrono::seconds(flags.deadline_seconds);
-  MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Session> session,
-                            runtime::Session::Create(std::move(opened), options));
-  const SealedPlan& plan = session->plan();
+  std::string loaded;
+  MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Session> session, [&] {
+    LoadWatch watch;
+    options.progress = watch.progress();
+    absl::StatusOr<std::unique_ptr<runtime::Session>> made = runtime::Session::Create(std::move(opened), options);
+    loaded = watch.End();
+    return made;
+  }());
+  std::fprintf(stderr, "%s\n", loaded.c_str());
+  const std::shared_ptr<const SealedPlan> sealed = session->plan();
+  const SealedPlan& plan = *sealed;
   const uint32_t world = *WorldOf(plan.plan().degrees);
-  std::fprintf(stderr, "plan %s (%s): %u %s, %s over %s%s\n", HexOf(plan.id()).substr(0, 16).c_str(),
-               StandingText(source, plan.signer()).c_str(), world, world == 1 ? "rank" : "ranks", flags.backend.c_str(),
-               flags.ranks.c_str(), plan.plan().mesh.emulated || flags.emulate ? ", EMULATED" : "");
+  std::fprintf(stderr, "plan %s (%s; weights %s): %u %s, %s over %s%s\n", HexOf(plan.id()).substr(0, 16).c_str(),
+               StandingText(source, plan.signer()).c_str(), WeightsStanding(plan.plan(), options), world,
+               world == 1 ? "rank" : "ranks", flags.backend.c_str(), flags.ranks.c_str(),
+               plan.plan().mesh.emulated || flags.emulate ? ", EMULATED" : "");
   if (flags.dry_run) {
     std::fprintf(stderr, "bound, agreed, reserved and loaded; nothing was run\n");
     return absl::OkStatus();
@@ -142,7 +247,8 @@ absl::Status RunPlan(const RunFlags& flags) {
   std::vector<float> output(hidden.values.size());
   std::vector<runtime::RunResult> results;
   if (flags.stack) {
-    MESHSEAL_RETURN_IF_ERROR(session->RunStack(phase, hidden.tokens, hidden.values, absl::MakeSpan(output), &results));
+    MESHSEAL_RETURN_IF_ERROR(
+        session->RunStack({phase, hidden.tokens, hidden.values, absl::MakeSpan(output), caller.token_ids}, &results));
   } else {
     results.emplace_back();
     runtime::RunRequest request;
@@ -151,12 +257,20 @@ absl::Status RunPlan(const RunFlags& flags) {
     request.tokens = hidden.tokens;
     request.hidden = hidden.values;
     request.output = absl::MakeSpan(output);
+    request.token_ids = caller.token_ids;
+    request.routing = {caller.experts, caller.weights};
     MESHSEAL_RETURN_IF_ERROR(session->Run(request, &results.back()));
+  }
+  std::string profile;
+  if (!flags.profile.empty()) {
+    MESHSEAL_ASSIGN_OR_RETURN(profile, ProfileText(flags, plan, hidden.tokens, results));
   }
   MESHSEAL_RETURN_IF_ERROR(WriteNpy(flags.output, {hidden.tokens, plan.plan().hidden}, output));
   if (!flags.routing_output.empty()) {
-    MESHSEAL_RETURN_IF_ERROR(WriteRouting(flags.routing_output, hidden.tokens, results.front()));
+    MESHSEAL_RETURN_IF_ERROR(
+        WriteRouting(flags.routing_output, {hidden.tokens, TopKOf(plan.plan(), *flags.layer)}, results.front()));
   }
+  if (!flags.profile.empty()) MESHSEAL_RETURN_IF_ERROR(WriteWholeFile(flags.profile, {profile}));
   std::fprintf(
       stderr, "%s of %u tokens through %s\n", WordOf(phase), hidden.tokens,
       flags.stack ? absl::StrCat(results.size(), " layers").c_str() : absl::StrCat("layer ", *flags.layer).c_str());
@@ -193,8 +307,12 @@ int Main(int argc, char** argv) {
                   [&run] { return Report("run", RunPlan(run)); });
   run_command.add_option("PLAN", run.plan, "a sealed plan")->required();
   run.policy.AddTo(run_command);
-  run_command.add_option("--weights", run.weights, "folder of the checkpoint")->required();
+  run_command.add_option("--weights", run.weights,
+                         "the checkpoint: a folder, or a .gguf file; none where it is synthetic");
+  run_command.add_option("--digests", run.digests, "the digest list that the plan binds: weights are verified");
   run_command.add_flag("--unverified-weights", run.unverified_weights, "take weights that no digest of the plan binds");
+  run_command.add_option("--load-threads", run.load_threads, "threads that read weights; 0: one for each core")
+      ->check(CLI::Range(1024));
   run_command.add_option("--input", run.input, "float32 [tokens, hidden]: x.npy or FILE.safetensors:TENSOR");
   run_command.add_option("--output", run.output, "y.npy to write; - is standard output");
   run_command.add_option("--layer", run.layer, "run this layer");
@@ -205,6 +323,10 @@ int Main(int argc, char** argv) {
   run_command.add_option("--ranks", run.ranks, "inproc: ranks are threads");
   run_command.add_flag("--emulate", run.emulate, "run on other devices than the plan's; labelled");
   run_command.add_option("--routing-output", run.routing_output, "write expert_ids and expert_weights: r.safetensors");
+  run_command.add_option("--profile", run.profile, "write each expert's slots: load.json, for a balanced placement");
+  run_command.add_option("--token-ids", run.token_ids, "int32 or int64 [tokens], for layers with a token table: t.npy");
+  run_command.add_option("--routing", run.routing,
+                         "for a precomputed routing: r.safetensors as --routing-output writes");
   run_command.add_option("--deadline", run.deadline_seconds, "longest wait for a peer, in seconds");
   run_command.add_flag("--dry-run", run.dry_run, "bind, agree, reserve and load; run nothing");
 

@@ -250,6 +250,64 @@ TEST(HfConfig, LayersThatHaveExperts) {
             "config.json: num_hidden_layers: none of the layers has experts");
 }
 
+// One family's own word is absent, and another word of the same meaning stands.
+TEST(HfConfig, TheNumberOfExpertsUnderItsOtherName) {
+  const std::vector<std::pair<Json, std::pair<const char*, const char*>>> renamed = {
+      {Mixtral(), {"num_local_experts", "num_experts"}},
+      {Qwen3(), {"num_experts", "num_local_experts"}},
+      {DeepseekV2(), {"n_routed_experts", "num_experts"}},
+      {DeepseekV3(), {"n_routed_experts", "num_local_experts"}},
+      {DeepseekV4(), {"n_routed_experts", "num_local_experts"}},
+      {GptOss(), {"num_local_experts", "num_experts"}},
+  };
+  for (const auto& [config, keys] : renamed) {
+    Json other = config;
+    other.erase(keys.first);
+    other[keys.second] = config[keys.first];
+    EXPECT_EQ(Moe(other), Moe(config));
+    // Both: the same, or an error.
+    other[keys.first] = config[keys.first];
+    EXPECT_EQ(Moe(other), Moe(config));
+    other[keys.second] = 4;
+    EXPECT_EQ(Said(other), absl::StrCat("config.json: ", keys.second, ": found 4, this family has 8"));
+    other.erase(keys.first);
+    other[keys.second] = 0;
+    EXPECT_EQ(Said(other),
+              absl::StrCat("config.json: ", keys.second, ": found 0, expected a whole number from 1 to 1048576"));
+  }
+  // A word that the family does not have; none at all.
+  Json llama = Llama4();
+  llama["text_config"].erase("num_local_experts");
+  llama["text_config"]["num_experts"] = 8;
+  EXPECT_EQ(Said(llama), "config.json: text_config.num_local_experts: absent; it is needed as the number of experts");
+  Json qwen = Qwen3();
+  qwen.erase("num_experts");
+  EXPECT_EQ(Said(qwen), "config.json: num_experts: absent; it is needed as the number of experts");
+}
+
+TEST(HfConfig, LayersThatChooseByTokenIdByTheirType) {
+  const auto typed = [](const std::vector<std::string>& types) {
+    Json config = With(DeepseekV4(), {{"mlp_layer_types", types}});
+    config.erase("num_hash_layers");
+    return config;
+  };
+  const std::vector<std::string> three = {"hash_moe", "hash_moe", "hash_moe", "moe", "moe", "moe"};
+  EXPECT_EQ(Moe(typed(three)), Moe(DeepseekV4()));
+  EXPECT_EQ(Moe(With(typed(three), {{"num_hash_layers", 3}})), Moe(DeepseekV4()));
+  EXPECT_EQ(Moe(typed(std::vector<std::string>(6, "moe"))), Moe(With(DeepseekV4(), {{"num_hash_layers", 0}})));
+  EXPECT_EQ(Said(With(typed(three), {{"num_hash_layers", 2}})),
+            "config.json: num_hash_layers: found 2, this family has 3");
+  EXPECT_EQ(Said(typed({"hash_moe", "moe"})), "config.json: mlp_layer_types: has 2 layers, expected 6");
+  EXPECT_EQ(Said(typed({"hash_moe", "moe", "hash_moe", "moe", "moe", "moe"})),
+            "config.json: mlp_layer_types: layer 2 is 'hash_moe' after one that is not; this family has such layers at "
+            "the start");
+  EXPECT_EQ(Said(typed({"dense", "moe", "moe", "moe", "moe", "moe"})),
+            "config.json: mlp_layer_types: found 'dense', expected 'hash_moe' or 'moe'");
+  Json neither = DeepseekV4();
+  neither.erase("num_hash_layers");
+  EXPECT_EQ(Said(neither), "config.json: num_hash_layers: absent; it is needed as the layers that choose by token id");
+}
+
 TEST(HfConfig, RefusesAnUnknownFamilyAndNamesTheNearest) {
   constexpr const char* kKnown =
       "known are mixtral, phimoe, minimax_m2, qwen2_moe, qwen3_moe, qwen3_next, qwen3_5_moe, olmoe, deepseek_v2, "

@@ -1,0 +1,26 @@
+// The number formats that a product's operands and a layer's output are rounded to. Every backend rounds alike.
+#ifndef MESHSEAL_RUNTIME_BACKEND_BASIS_H_
+#define MESHSEAL_RUNTIME_BACKEND_BASIS_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "schema/terms.h"
+
+namespace meshseal::runtime {
+
+// Elements of a q8 block; a row's last block may have fewer.
+inline constexpr uint32_t kQ8Block = 32;
+
+// Rounds each element of `row` to what `basis` can hold, as float32. All but q8 round an element to nearest, ties to
+// even, and a magnitude that is too large to infinity. q8 is what a Q8_0 block of ggml stands for: of each block with
+// the largest magnitude m an element is round(x / (m / 127)), half away from zero, times m / 127 as f16. A NaN stays
+// one. `rotated` is not executed.
+void ToBasis(Basis basis, absl::Span<float> row);
+
+// The float16 nearest to `value`, ties to even; too large a magnitude gives infinity, a NaN stays one.
+uint16_t FloatToF16(float value);
+
+}  // namespace meshseal::runtime
+
+#endif  // MESHSEAL_RUNTIME_BACKEND_BASIS_H_

@@ -1,0 +1,62 @@
+// What a session is asked to run, and what it tells of it.
+#ifndef MESHSEAL_RUNTIME_SESSION_RUN_REQUEST_H_
+#define MESHSEAL_RUNTIME_SESSION_RUN_REQUEST_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "runtime/backend/step_args.h"
+#include "schema/terms.h"
+
+namespace meshseal::runtime {
+
+// Names a model that a session has published: its generation, from 1 on, which the session never uses again.
+struct ModelHandle {
+  uint64_t generation = 0;  // 0: none
+  friend bool operator==(const ModelHandle&, const ModelHandle&) = default;
+};
+
+// One call: T tokens through one layer. H is the plan's hidden size.
+//
+// Replica d of the plan's dp replicas takes the d-th contiguous band of rows, as equal as possible, larger
+// first. Only the ranks of the pipeline stage that holds the layer run. Prefill runs in the plan's chunks.
+struct RunRequest {
+  uint32_t layer = 0;
+  Phase phase = Phase::kInvalid;
+  uint32_t tokens = 0;                       // T; 0 is legal
+  absl::Span<const float> hidden;            // [T, H]
+  absl::Span<float> output;                  // [T, H]; NaN when the run fails; may not overlap hidden
+  absl::Span<const int32_t> token_ids = {};  // [T], exactly where the layer routes by a token table
+  Routing routing = {};                      // [T*k], exactly where the layer's routing is precomputed; taken as it is
+  ModelHandle model = {};                    // the one that must be resident; none: whichever is
+};
+
+// T tokens through all layers that have experts.
+struct StackRequest {
+  Phase phase = Phase::kInvalid;
+  uint32_t tokens = 0;
+  absl::Span<const float> hidden;            // [T, H]
+  absl::Span<float> output;                  // [T, H]; NaN when the run fails
+  absl::Span<const int32_t> token_ids = {};  // [T], exactly where a layer routes by a token table
+  ModelHandle model = {};                    // the one that must be resident; none: whichever is
+};
+
+// What one rank did in a run.
+struct RankReport {
+  bool ran = false;  // its stage holds the layer
+  StepCounters counters;
+  double seconds = 0;
+  absl::Status status;
+};
+
+struct RunResult {
+  std::vector<int32_t> expert_ids;    // [T*k], slot = token*k + j
+  std::vector<float> expert_weights;  // [T*k], as multiplied in
+  std::vector<RankReport> ranks;      // by world rank
+};
+
+}  // namespace meshseal::runtime
+
+#endif  // MESHSEAL_RUNTIME_SESSION_RUN_REQUEST_H_

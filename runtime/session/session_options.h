@@ -1,0 +1,43 @@
+// How a session is made.
+#ifndef MESHSEAL_RUNTIME_SESSION_SESSION_OPTIONS_H_
+#define MESHSEAL_RUNTIME_SESSION_SESSION_OPTIONS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/weights/rank_weights.h"
+
+namespace meshseal::runtime {
+
+struct SessionOptions {
+  // Checkpoints (folders, or .gguf files): one for all ranks, or one per world rank; none where the plan's weights are
+  // synthetic.
+  std::vector<std::filesystem::path> weights;
+  // The digest list that the plan binds: what is loaded is verified with it. Empty: none is given.
+  std::filesystem::path digests;
+  // Take weights unverified where no list is given or bound. Synthetic ones need no list.
+  bool unverified_weights = false;
+  // What computes: "reference".
+  std::string backend = "reference";
+  // What the ranks are: "inproc", threads of this process.
+  std::string ranks = "inproc";
+  // Run a plan whose mesh has another transport than inproc on threads all the same.
+  bool emulate = false;
+  // The longest wait for a peer in a run, and while a session is made, where peers read their weights
+  // meanwhile.
+  std::chrono::milliseconds deadline{30'000};
+  std::chrono::milliseconds load_deadline{600'000};
+  // Fill work memory with NaN before each program.
+  bool poison = true;
+  // Threads that read weights, of all ranks of this process together, at least one for each; 0: one for each core.
+  uint32_t load_threads = 0;
+  // How far loading is; null: nobody looks.
+  LoadProgress* progress = nullptr;
+};
+
+}  // namespace meshseal::runtime
+
+#endif  // MESHSEAL_RUNTIME_SESSION_SESSION_OPTIONS_H_
