@@ -84,10 +84,11 @@ class Backend {
   // without columns of it.
   virtual absl::Status SharedDown(const SharedDownArgs& args) = 0;
 
-  // Weighted sum of each token's owned slots; exact zeros for a token without one.
+  // Weighted sum of each token's owned slots; exact zeros for a token without one. Reason kNonFinite for an output of
+  // an expert that is not finite, whatever its weight.
   virtual absl::Status Combine(const CombineArgs& args) = 0;
 
-  // The same, and then the shared expert's row.
+  // The same, and then the shared expert's row, likewise.
   virtual absl::Status CombineShared(const CombineSharedArgs& args) = 0;
 
   // The reduced rows plus the layer's input.

@@ -60,6 +60,8 @@ class RankExecutor {
   absl::Status Run(const RankProgram& program, const LayerWeights& weights, const StepInput& input,
                    const StepOutput& output, StepCounters* counters);
 
+  uint64_t arena_bytes() const { return arena_.bytes().size(); }
+
  private:
   class Frame;
 

@@ -4,9 +4,6 @@
 
 namespace meshseal::runtime {
 
-absl::Status ReferenceBackend::Combine(const CombineArgs& args) {
-  SumSlots(args);
-  return absl::OkStatus();
-}
+absl::Status ReferenceBackend::Combine(const CombineArgs& args) { return SumSlots(args); }
 
 }  // namespace meshseal::runtime

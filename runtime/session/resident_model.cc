@@ -386,4 +386,6 @@ absl::Status ResidentModel::RunStack(const StackRequest& request, std::vector<Ru
 
 uint64_t ResidentModel::resident_weight_bytes(uint32_t rank) const { return ranks_[rank]->weights->resident_bytes(); }
 
+uint64_t ResidentModel::work_bytes(uint32_t rank) const { return ranks_[rank]->executor->arena_bytes(); }
+
 }  // namespace meshseal::runtime

@@ -38,8 +38,9 @@ class ResidentModel {
   absl::Status Run(const RunRequest& request, RunResult* result);
   absl::Status RunStack(const StackRequest& request, std::vector<RunResult>* results);
 
-  // Bytes of weights that a world rank holds.
+  // Bytes that a world rank has reserved: of weights, and of its work arena.
   uint64_t resident_weight_bytes(uint32_t rank) const;
+  uint64_t work_bytes(uint32_t rank) const;
 
  private:
   struct Rank;

@@ -139,4 +139,9 @@ uint64_t Session::resident_weight_bytes(uint32_t rank) const {
   return live_ == nullptr ? 0 : live_->resident_weight_bytes(rank);
 }
 
+uint64_t Session::work_bytes(uint32_t rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return live_ == nullptr ? 0 : live_->work_bytes(rank);
+}
+
 }  // namespace meshseal::runtime

@@ -55,8 +55,9 @@ class Session {
   // no layer has seen; kNotBuilt for a plan with pipeline stages; kUsage for one whose routing is precomputed.
   absl::Status RunStack(const StackRequest& request, std::vector<RunResult>* results);
 
-  // Bytes of weights that a world rank holds; 0 when nothing is loaded.
+  // Bytes that a world rank has reserved: of weights, and of its work arena; 0 when nothing is loaded.
   uint64_t resident_weight_bytes(uint32_t rank) const;
+  uint64_t work_bytes(uint32_t rank) const;
 
  private:
   Session() = default;
