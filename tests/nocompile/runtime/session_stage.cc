@@ -1,15 +1,15 @@
-// A stage of a session, called before the agreement of its ranks.
+// A stage of a load, called before the agreement of its ranks.
 // AS: tools/run/main.cc
 // EXPECT-gcc: is private within this context
 // EXPECT-clang: is a private member of
-#include "runtime/session/session.h"
+#include "runtime/session/resident_model.h"
 
 namespace meshseal::runtime {
 
 #ifdef MESHSEAL_BYPASS
-auto Loader() { return &Session::Load; }
+auto Loader() { return &ResidentModel::Reserve; }
 #else
-auto Runner() { return &Session::RunStack; }
+auto Runner() { return &ResidentModel::RunStack; }
 #endif
 
 }  // namespace meshseal::runtime

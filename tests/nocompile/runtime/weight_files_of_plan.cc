@@ -7,9 +7,9 @@
 namespace meshseal::runtime {
 
 #ifdef MESHSEAL_BYPASS
-auto Open(const Plan& plan) { return WeightFiles::Open(plan, "weights"); }
+auto Open(const Plan& plan) { return WeightFiles::Open(plan, "weights", nullptr); }
 #else
-auto Open(const SealedPlan& plan) { return WeightFiles::Open(plan, "weights"); }
+auto Open(const SealedPlan& plan) { return WeightFiles::Open(plan, "weights", nullptr); }
 #endif
 
 }  // namespace meshseal::runtime
