@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "schema/float_bits.h"
+#include "schema/meaning/shape_facts.h"
 
 namespace meshseal::runtime {
 namespace {
@@ -46,7 +47,9 @@ void ToBasis(Basis basis, absl::Span<float> row) {
       for (float& value : row) value = F16ToFloat(FloatToF16(value));
       return;
     case Basis::kQ8:
-      for (size_t first = 0; first < row.size(); first += kQ8Block) ToQ8(row.subspan(first, kQ8Block));
+      for (size_t first = 0; first < row.size(); first += meaning::kQ8Block) {
+        ToQ8(row.subspan(first, meaning::kQ8Block));
+      }
       return;
     case Basis::kF32:
     case Basis::kRotated:  // CheckExecuted refuses it

@@ -9,13 +9,10 @@
 
 namespace meshseal::runtime {
 
-// Elements of a q8 block; a row's last block may have fewer.
-inline constexpr uint32_t kQ8Block = 32;
-
 // Rounds each element of `row` to what `basis` can hold, as float32. All but q8 round an element to nearest, ties to
 // even, and a magnitude that is too large to infinity. q8 is what a Q8_0 block of ggml stands for: of each block with
-// the largest magnitude m an element is round(x / (m / 127)), half away from zero, times m / 127 as f16. A NaN stays
-// one. `rotated` is not executed.
+// the largest magnitude m (the last of a row may be shorter) an element is round(x / (m / 127)), half away from zero,
+// times m / 127 as f16. A NaN stays one. `rotated` is not executed.
 void ToBasis(Basis basis, absl::Span<float> row);
 
 // The float16 nearest to `value`, ties to even; too large a magnitude gives infinity, a NaN stays one.

@@ -97,11 +97,9 @@ class Maker {
     const auto value = static_cast<float>(applied);
     if (dtype_ == DType::kF32) {
       std::memcpy(out, &value, sizeof(value));
-    } else if (dtype_ == DType::kBf16) {
+    } else {  // bf16: no format has scales of another type
       const uint16_t bits = FloatToBf16(value);
       std::memcpy(out, &bits, sizeof(bits));
-    } else {
-      SetHalf(out, 0, std::ilogb(value));
     }
   }
 

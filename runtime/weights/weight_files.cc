@@ -26,12 +26,6 @@ bool IsIgnored(const Plan& plan, absl::string_view name) {
                      [name](const std::string& pattern) { return MatchesPattern(pattern, name); });
 }
 
-// One for each expert in a tensor of its own.
-uint32_t TensorsOf(const LayerTensor& of) {
-  const bool stacked = of.tensor->shape.front() == ShapeAxis::kExperts;
-  return meaning::FactsOf(of.tensor->role)->per_expert && !stacked ? of.layer_class->experts : 1;
-}
-
 // Where the byte that the tensor has at `offset` lies in the atom's, which has it.
 uint64_t PlaceInAtom(absl::Span<const ByteRuns> atom, uint64_t offset) {
   uint64_t before = 0;
@@ -85,28 +79,13 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const SealedPlan& sealed, const st
   WeightFiles files(path, std::move(listing), std::move(opened), digests);
   const absl::Span<const ListedTensor> tensors = files.listing_->tensors();
   std::vector<bool> is_read(tensors.size(), false);
-  const auto check = [&](const LayerTensor& of, uint32_t layer) -> absl::Status {
-    for (uint32_t expert = 0; expert < TensorsOf(of); ++expert) {
-      MESHSEAL_ASSIGN_OR_RETURN(const ListedTensor* const listed, files.Find(TensorName(PatternOf(of), layer, expert)));
-      MESHSEAL_ASSIGN_OR_RETURN(const StoredTensor stored, files.Stored(of, *listed));
-      if (digests != nullptr) {
-        MESHSEAL_RETURN_IF_ERROR(files.Leaves(stored, *listed, {of, layer, expert, {}}).status());
-      }
-      is_read[static_cast<size_t>(listed - tensors.data())] = true;
+  for (const ReadTensor& read : ReadTensors(plan.hidden, plan.layer_classes)) {
+    MESHSEAL_ASSIGN_OR_RETURN(const ListedTensor* const listed, files.Find(read.name));
+    MESHSEAL_ASSIGN_OR_RETURN(const StoredTensor stored, files.Stored(read.tensor, *listed));
+    if (digests != nullptr) {
+      MESHSEAL_RETURN_IF_ERROR(files.Leaves(stored, *listed, {read.tensor, read.layer, read.expert, {}}).status());
     }
-    return absl::OkStatus();
-  };
-  for (const LayerClass& c : plan.layer_classes) {
-    for (const LayerRange& range : c.layers) {
-      for (uint32_t layer = range.first; layer < range.last; ++layer) {
-        for (const TensorClass& tensor : c.tensors) {
-          MESHSEAL_RETURN_IF_ERROR(check({plan.hidden, &c, &tensor, nullptr}, layer));
-          for (const SideTensor& side : tensor.sides) {
-            MESHSEAL_RETURN_IF_ERROR(check({plan.hidden, &c, &tensor, &side}, layer));
-          }
-        }
-      }
-    }
+    is_read[static_cast<size_t>(listed - tensors.data())] = true;
   }
   for (size_t i = 0; i < is_read.size(); ++i) {
     if (is_read[i] || IsIgnored(plan, tensors[i].name)) continue;
@@ -217,7 +196,8 @@ absl::Status WeightFiles::Verify(const Atom& atom, absl::Span<const std::byte> b
 std::pair<uint32_t, uint64_t> WeightFiles::PlaceOf(const Atom& atom) const {
   const ListedTensor* const listed = listing_.has_value() ? listing_->Find(NameOf(atom)) : nullptr;
   if (listed == nullptr) return {0, 0};
-  const bool stacked = TensorsOf(atom.of) == 1 && meaning::FactsOf(atom.of.tensor->role)->per_expert;
+  const bool stacked =
+      atom.of.tensor->shape.front() == ShapeAxis::kExperts && meaning::FactsOf(atom.of.tensor->role)->per_expert;
   return {listed->file, listed->begin + (stacked ? listed->bytes / atom.of.layer_class->experts * atom.expert : 0)};
 }
 

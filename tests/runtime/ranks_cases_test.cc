@@ -107,27 +107,20 @@ TEST(Cases, C16GateAndUpKeepTheirOwnScales) {
     n.weight_dtype = DType::kNvfp4;
     n.fused = fused;
     const SealedPlan plan = support::BuildSealedPlan(n);
-    const LayerClass& c = plan.plan().layer_classes[0];
     support::RawTensors tensors;
-    for (const TensorClass& tensor : c.tensors) {
-      for (uint32_t expert = 0; expert < (tensor.role == TensorRole::kRouter ? 1u : 2u); ++expert) {
-        const auto add = [&](const SideTensor* side) {
-          const Atom atom = {{n.hidden, &c, &tensor, side}, 0, expert, {}};
-          const std::vector<StoredForm> forms = StoredForms(atom.of, WeightSource::kSafetensors);
-          const bool whole = side != nullptr && side->block_rows == 0;
-          const bool both = whole && tensor.layout != GateUpLayout::kInvalid;
-          const StoredForm& form = both ? forms[2] : forms[0];  // gate and up in one tensor have a scale each
-          std::string bytes(*BytesOf(form.dtype, *ElementsOf(form.shape)), side == nullptr ? '\x22' : '\x38');  // ones
-          if (whole) {
-            const float scales[] = {tensor.role == TensorRole::kUp ? 0.01f : 0.02f, 0.01f};
-            std::memcpy(bytes.data(), scales, bytes.size());
-          }
-          if (tensor.role == TensorRole::kRouter) bytes.assign(bytes.size(), '\0');
-          tensors.push_back({NameOf(atom), form.dtype, form.shape, bytes});
-        };
-        add(nullptr);
-        for (const SideTensor& side : tensor.sides) add(&side);
+    for (const ReadTensor& read : ReadTensors(n.hidden, plan.plan().layer_classes)) {
+      const auto& [hidden, layer_class, tensor, side] = read.tensor;
+      const std::vector<StoredForm> forms = StoredForms(read.tensor, WeightSource::kSafetensors);
+      const bool whole = side != nullptr && side->block_rows == 0;
+      const bool both = whole && tensor->layout != GateUpLayout::kInvalid;
+      const StoredForm& form = both ? forms[2] : forms[0];  // gate and up in one tensor have a scale each
+      std::string bytes(*BytesOf(form.dtype, *ElementsOf(form.shape)), side == nullptr ? '\x22' : '\x38');  // ones
+      if (whole) {
+        const float scales[] = {tensor->role == TensorRole::kUp ? 0.01f : 0.02f, 0.01f};
+        std::memcpy(bytes.data(), scales, bytes.size());
       }
+      if (tensor->role == TensorRole::kRouter) bytes.assign(bytes.size(), '\0');
+      tensors.push_back({read.name, form.dtype, form.shape, bytes});
     }
     const TempFolder folder;
     support::WriteFile(folder.path() / "model.safetensors", support::EncodeSafetensors(tensors));

@@ -169,8 +169,9 @@ TEST(Store, ARefusedLoadLeavesTheResidentModelServing) {
   };
   SealedPlan moved = second.Sealed();
   const SealedPlan taken = std::move(moved);
-  EXPECT_EQ(refused(std::move(moved), second.Verified(), Reason::kUsage),  // NOLINT(bugprone-use-after-move)
-            "the plan was moved from: it is another session's");
+  EXPECT_EQ(
+      refused(std::move(moved), second.Verified(), Reason::kUsage),  // NOLINT(bugprone-use-after-move): refused as such
+      "the plan was moved from: it is another session's");
   EXPECT_EQ(refused(second.Sealed(), Options(second.folder() / "missing"), Reason::kWeightsFile),
             absl::StrCat("rank 0 (dp0 pp0 tp0 ep0): ", (second.folder() / "missing").string(),
                          ": cannot be opened: No such file or directory"));

@@ -96,21 +96,12 @@ using Files = std::map<std::string, File>;
 Files MakeFiles(const Plan& plan, uint32_t seed) {
   std::mt19937 random(seed);
   Files files;
-  const LayerClass& c = plan.layer_classes[0];
-  for (const TensorClass& tensor : c.tensors) {
-    const bool apart = tensor.name.find("{expert}") != std::string::npos;
-    for (uint32_t expert = 0; expert < (apart ? c.experts : 1); ++expert) {
-      const auto add = [&](const SideTensor* side) {
-        const Atom atom = {{plan.hidden, &c, &tensor, side}, 0, expert, {}};
-        // Gate and up have a scale each.
-        const std::vector<StoredForm> forms = StoredForms(atom.of, plan.weight_source);
-        StoredForm form = forms.front();
-        if (side != nullptr && side->block_rows == 0 && tensor.layout != GateUpLayout::kInvalid) form = forms[2];
-        files[NameOf(atom)] = {form, RandomBytes(form, side != nullptr, random)};
-      };
-      add(nullptr);
-      for (const SideTensor& side : tensor.sides) add(&side);
-    }
+  for (const ReadTensor& read : ReadTensors(plan.hidden, plan.layer_classes)) {
+    const SideTensor* const side = read.tensor.side;
+    // Gate and up have a scale each.
+    const bool both = side != nullptr && side->block_rows == 0 && read.tensor.tensor->layout != GateUpLayout::kInvalid;
+    const StoredForm form = StoredForms(read.tensor, plan.weight_source)[both ? 2 : 0];
+    files[read.name] = {form, RandomBytes(form, side != nullptr, random)};
   }
   return files;
 }

@@ -222,24 +222,15 @@ TEST_F(WeightFilesTest, ReadsTheFileThatItChecked) {
 TEST(RankWeightsTest, NamesAScaleThatIsNoNumber) {
   const auto load = [](const PlanNumbers& n, const std::string& scales, DType dtype, std::vector<uint64_t> shape) {
     const SealedPlan plan = support::BuildSealedPlan(n);
-    const LayerClass& c = plan.plan().layer_classes[0];
     support::RawTensors tensors;
-    for (const TensorClass& tensor : c.tensors) {
-      const uint32_t count = tensor.role == TensorRole::kRouter ? 1 : c.experts;
-      for (uint32_t expert = 0; expert < count; ++expert) {
-        const auto add = [&](const SideTensor* side) {
-          const Atom atom = {{plan.plan().hidden, &c, &tensor, side}, 0, expert, {}};
-          const StoredForm form = StoredForms(atom.of, plan.plan().weight_source).front();
-          std::string bytes(*BytesOf(form.dtype, *ElementsOf(form.shape)), '\0');
-          if (NameOf(atom) == "layers.0.experts.5.up_scale") {
-            EXPECT_EQ(form, (StoredForm{dtype, shape}));
-            bytes.replace(bytes.size() - scales.size(), scales.size(), scales);
-          }
-          tensors.push_back({NameOf(atom), form.dtype, form.shape, bytes});
-        };
-        add(nullptr);
-        for (const SideTensor& side : tensor.sides) add(&side);
+    for (const ReadTensor& read : ReadTensors(n.hidden, plan.plan().layer_classes)) {
+      const StoredForm form = StoredForms(read.tensor, plan.plan().weight_source).front();
+      std::string bytes(*BytesOf(form.dtype, *ElementsOf(form.shape)), '\0');
+      if (read.name == "layers.0.experts.5.up_scale") {
+        EXPECT_EQ(form, (StoredForm{dtype, shape}));
+        bytes.replace(bytes.size() - scales.size(), scales.size(), scales);
       }
+      tensors.push_back({read.name, form.dtype, form.shape, bytes});
     }
     const TempFolder folder;
     support::WriteFile(folder.path() / "model.safetensors", support::EncodeSafetensors(tensors));
