@@ -33,6 +33,12 @@ enum class MeshGroup : uint8_t { kDp, kPp, kTp, kEp, kExpert };
 // The ranks of `rank`'s group, ascending. The expert group varies tp and ep at fixed (dp, pp).
 std::vector<uint32_t> GroupOf(const Degrees& degrees, MeshGroup group, uint32_t rank);
 
+// The dense groups of an expert group: dense_tp of its ranks that follow each other, which bring the same tokens.
+inline uint32_t DenseGroups(const Degrees& degrees) { return degrees.tp * degrees.ep / degrees.dense_tp; }
+inline uint32_t DenseGroupOf(const Degrees& degrees, const Coordinate& at) {
+  return (at.tp * degrees.ep + at.ep) / degrees.dense_tp;
+}
+
 // "dp0 pp0 tp1 ep3"
 std::string CoordinateText(const Coordinate& coordinate);
 

@@ -224,12 +224,16 @@ class Budgeter {
     const uint64_t hidden = checked_.model().hidden_size.value;
     const uint64_t tokens = gathers ? RankTokens(deployment, phase) : GroupTokens(deployment, phase);
     const uint64_t elements = sizing_.Mul(tokens, hidden);
-    const uint64_t slice =
-        sizing_.Add(sizing_.Mul(elements, exact ? kExactElementBytes : kElementBytes), kStatusLaneBytes);
-    // Slices of every rank are kept for a sum in rank order; a transport that sums on its way needs what is sent.
+    const uint64_t element_bytes = exact ? kExactElementBytes : kElementBytes;
+    const uint64_t slice = sizing_.Add(sizing_.Mul(elements, element_bytes), kStatusLaneBytes);
+    // Slices of every rank are kept for a sum in rank order. One that is added up as it arrives needs what is sent, and
+    // room for one rank's piece of it; where tokens are gathered, that is their memory.
     const bool in_rank_order = ReduceAlgorithmOf(deployment.reduction.value, gathers) != ReduceAlgorithm::kTransport;
     const uint64_t dense_groups = group / degrees_.dense_tp;
     const uint64_t reduced = sizing_.Mul(in_rank_order ? group : dense_groups, slice);
+    if (!gathers && !in_rank_order && group > 1) {
+      return sizing_.Add(reduced, sizing_.Mul(sizing_.Add(elements, group - 1) / group, element_bytes));
+    }
     if (!gathers) return reduced;
     return sizing_.Add(reduced, sizing_.Mul(sizing_.Mul(elements, kElementBytes), dense_groups));
   }

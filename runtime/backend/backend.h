@@ -1,4 +1,4 @@
-// What computes: one virtual per row of the step table that is executed, except those of the communicator.
+// What computes: one virtual per row of the step table, except those of the communicator.
 //
 // A step writes all of its output that its comment names and nothing else; slot rows of other ranks and
 // padding rows stay as they were. It keeps nothing between calls. It returns a failure instead of an invalid
@@ -14,7 +14,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/backend/step_args.h"
-#include "runtime/program/executed.h"
 #include "schema/step.h"
 
 namespace meshseal::runtime {
@@ -29,12 +28,12 @@ class Backend {
   // The name a session asks for.
   virtual absl::string_view name() const = 0;
 
-  // Whether B has a virtual for every row of the step table that is executed and not the communicator's.
+  // Whether B has a virtual for every row of the step table that is not the communicator's.
   template <class B>
   static constexpr bool HasEveryStep() {
     return
 #define MESHSEAL_STEP(Name, value, mnemonic, inputs, outputs, tensors) \
-  (!IsExecuted(StepKind::k##Name) || IsCommunication(StepKind::k##Name) || requires { &B::Name; })&&
+  (IsCommunication(StepKind::k##Name) || requires { &B::Name; })&&
 #include "schema/steps.def"
 #undef MESHSEAL_STEP
         true;
@@ -95,7 +94,7 @@ class Backend {
   virtual absl::Status Residual(const ResidualArgs& args) = 0;
 };
 
-// A row of the step table that is executed does not compile before it has its virtual above.
+// A row of the step table does not compile before it has its virtual above.
 static_assert(Backend::HasEveryStep<Backend>());
 
 // The backend of that name; reason kNotBuilt for a name that this version does not have.

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "schema/reason.h"
@@ -17,6 +18,8 @@ constexpr size_t kRecordBytes = 512;
 constexpr size_t kLengthBytes = 2;
 constexpr size_t kMostText = kRecordBytes - kLengthBytes;
 static_assert(kRecordBytes <= kMaxGatherBytes);
+
+constexpr absl::string_view kFailedFirst = " failed first: ";
 
 std::string RecordOf(const absl::Status& own) {
   std::string text;
@@ -36,7 +39,8 @@ absl::string_view TextOf(absl::string_view record) {
 }  // namespace
 
 absl::Status PeerFailed(uint32_t world_rank, absl::string_view text) {
-  return Refuse(Reason::kPeerFailed, absl::StrCat("rank ", world_rank, " failed first: ", text));
+  if (absl::StrContains(text, kFailedFirst)) return Refuse(Reason::kPeerFailed, text);
+  return Refuse(Reason::kPeerFailed, absl::StrCat("rank ", world_rank, kFailedFirst, text));
 }
 
 absl::Status Agree(Communicator& group, const absl::Status& own) {

@@ -14,7 +14,7 @@ namespace meshseal::runtime {
 // others get kPeerFailed that names the first such member and its text, cut to what fits.
 absl::Status Agree(Communicator& group, const absl::Status& own);
 
-// "rank 3 failed first: TEXT", reason kPeerFailed.
+// "rank 3 failed first: TEXT", reason kPeerFailed; TEXT alone where it already names who failed first.
 absl::Status PeerFailed(uint32_t world_rank, absl::string_view text);
 
 }  // namespace meshseal::runtime

@@ -1,12 +1,13 @@
-// How the ranks of one group talk: two collective calls, and a way out.
+// How the ranks of one group talk. Every member makes the same calls in the same order, with parts that fit together.
 //
-// Every member makes the same calls in the same order; each call waits for all members, up to the group's
-// deadline. Whatever goes wrong, every member's call returns: unequal or malformed parts are refused on all
-// of them, a member that does not come is named (kDeadline), a member that gave up is named with its cause
-// (kPeerFailed). After kDeadline or Abort every later call fails likewise.
+// A call begins with an announcement of every member to every other: what it calls, with how much, and its status lane.
+// So unequal or malformed parts are refused on all members, with one text, before anything is moved, and the group goes
+// on. A member that does not come is named (kDeadline), one that gave up is named with its cause (kPeerFailed); both
+// end the world's messages: every later call fails likewise.
 #ifndef MESHSEAL_RUNTIME_COMM_COMMUNICATOR_H_
 #define MESHSEAL_RUNTIME_COMM_COMMUNICATOR_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,10 +17,18 @@
 
 namespace meshseal::runtime {
 
-// The most bytes a member gives to one AllGather.
+// Bytes of each member's part that a world's communicator is reserved for.
 inline constexpr size_t kMaxGatherBytes = 1024;
 
-// One member's end. Used by one thread at a time, except Abort, which any thread may call.
+// Elements, or bytes, [first, first + count) of what a call is over.
+struct Piece {
+  uint64_t first = 0;
+  uint64_t count = 0;
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+
+// One member's end. Used by one thread at a time, except Abort, which any thread may call. Outputs may not overlap
+// inputs, and mean nothing after a failure.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -32,20 +41,43 @@ class Communicator {
 
   uint32_t size() const { return static_cast<uint32_t>(members().size()); }
 
-  // Memory for sums of up to `elements`, once, before the first of them. Local. Reason kOutOfMemory.
-  virtual absl::Status Reserve(uint64_t elements) = 0;
+  // Memory for the messages of later calls, once. Local. Reason kOutOfMemory. A call that needs more is refused (kBug).
+  virtual absl::Status Reserve(uint64_t bytes) = 0;
 
-  // sum[i] = the members' addends in member order: acc = addend of member 0, then acc += the next, in
-  // float32; the lanes field by field. One member: a copy, bit for bit. Same element count on all members and
-  // in `sum`. `sum` may not overlap `addend`. On failure `sum` and `lane_sum` mean nothing.
+  // sum[i] = the members' addends, and the lanes field by field. In which order addends are added is the group's
+  // algorithm: member order, where acc = addend of member 0, then acc += the next, or the transport's. All members get
+  // the same bits. One member: a copy, bit for bit.
   virtual absl::Status AllReduceSum(absl::Span<const float> addend, const StatusLane& lane, absl::Span<float> sum,
                                     StatusLane* lane_sum) = 0;
+  virtual absl::Status AllReduceSum(absl::Span<const int64_t> addend, const StatusLane& lane, absl::Span<int64_t> sum,
+                                    StatusLane* lane_sum) = 0;
 
-  // all = the members' `own`, one after the other in member order. Same size on all members, at most
-  // kMaxGatherBytes.
+  // The same sum, of which each member gets its own piece: pieces[m] is that of member m, and several members may have
+  // one. The pieces are the same on all members.
+  virtual absl::Status ReduceScatterSum(absl::Span<const float> addend, absl::Span<const Piece> pieces,
+                                        const StatusLane& lane, absl::Span<float> own, StatusLane* lane_sum) = 0;
+  virtual absl::Status ReduceScatterSum(absl::Span<const int64_t> addend, absl::Span<const Piece> pieces,
+                                        const StatusLane& lane, absl::Span<int64_t> own, StatusLane* lane_sum) = 0;
+
+  // all = the members' `own`, one after the other in member order. Same size on all members.
   virtual absl::Status AllGather(absl::Span<const std::byte> own, absl::Span<std::byte> all) = 0;
 
-  // Ends the group: every call that waits, and every later one, returns kPeerFailed that names this member
+  // The same with a piece of `all` for each member; of members with the same piece, who bring the same bytes, the first
+  // one's is taken.
+  virtual absl::Status AllGather(absl::Span<const std::byte> own, absl::Span<const Piece> pieces,
+                                 absl::Span<std::byte> all) = 0;
+
+  // Part m of `received` is this member's part of what member m sent, in equal parts.
+  virtual absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received) = 0;
+
+  // Bytes from one member to another, which calls the other of the two; nobody else takes part.
+  virtual absl::Status Send(uint32_t member, absl::Span<const std::byte> bytes) = 0;
+  virtual absl::Status Receive(uint32_t member, absl::Span<std::byte> bytes) = 0;
+
+  // The longest wait of later calls. Local.
+  virtual void SetDeadline(std::chrono::milliseconds deadline) = 0;
+
+  // Ends the world's messages: every call that waits, and every later one, returns kPeerFailed that names this member
   // and `cause`. The first cause stays.
   virtual void Abort(const absl::Status& cause) = 0;
 };

@@ -1,248 +1,184 @@
 #include "runtime/comm/inproc.h"
 
-#include <algorithm>
-#include <array>
 #include <condition_variable>
-#include <cstddef>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "runtime/comm/agreement.h"
-#include "runtime/memory/arena.h"
 #include "schema/reason.h"
-#include "schema/status_macros.h"
 
 namespace meshseal::runtime {
 namespace {
 
-enum class Call { kAllReduceSum, kAllGather };
-
-const char* NameOf(Call call) { return call == Call::kAllReduceSum ? "all_reduce_sum" : "all_gather"; }
-
-// What a member brings to a round. Written by it while the round gathers, read by all while it is read.
-struct Part {
-  Call call = Call::kAllReduceSum;
-  size_t count = 0;      // elements of a sum, bytes of a gather
-  size_t out_count = 0;  // room for one member's share in its output
-  bool fits = false;     // into what the member reserved
-  StatusLane lane;
-};
-
-// Members meet in rounds. A round gathers until all have arrived, is then read by all, and the last one to
-// leave opens the next. Payloads live in the group's memory, never in a caller's: a member that gives up
-// leaves nothing dangling.
-class Group {
+// A box for each sender, receiver and channel holds the sender's message until the receiver has copied it. A sender
+// that gives up takes its message back, and waits for a copy that is under way: so nothing is ever read or written
+// after its owner's call has returned.
+class Boxes {
  public:
-  Group(std::vector<uint32_t> members, const InprocOptions& options)
-      : members_(std::move(members)), deadline_(options.deadline), seats_(members_.size()) {}
+  explicit Boxes(uint32_t world) : world_(world), boxes_(size_t{world} * world * kChannels), seats_(world) {}
 
-  absl::Span<const uint32_t> members() const { return members_; }
+  uint32_t world() const { return world_; }
 
-  absl::Status Reserve(uint32_t member, uint64_t elements) {
-    MESHSEAL_ASSIGN_OR_RETURN(seats_[member].slice, Arena::Reserve(elements * sizeof(float), "a collective"));
-    return absl::OkStatus();
-  }
-
-  absl::Span<float> Slice(uint32_t member) {
-    const absl::Span<std::byte> bytes = seats_[member].slice.bytes();
-    return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
-  }
-
-  absl::Span<std::byte> Note(uint32_t member) { return absl::MakeSpan(seats_[member].note); }
-
-  // One round: `fill` writes this member's payload, `read` sees every member's part. A refusal of the parts
-  // is the same on all members.
-  template <class Fill, class Read>
-  absl::Status Meet(uint32_t member, const Part& part, Fill fill, Read read) {
+  absl::Status Exchange(uint32_t rank, Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in,
+                        std::chrono::milliseconds deadline) {
+    const auto until = std::chrono::steady_clock::now() + deadline;
     std::unique_lock<std::mutex> lock(mutex_);
-    MESHSEAL_RETURN_IF_ERROR(Wait(&lock, member, [&] { return gathering_; }));
-    lock.unlock();
-    fill();  // nobody reads this payload before this member has arrived
-    lock.lock();
-    if (failure_.has_value()) return FailureFor(member);  // somebody gave up on a round that this one would complete
-    seats_[member].part = part;
-    seats_[member].present = true;
-    if (++present_ == members_.size()) {
-      verdict_ = Verdict();
-      gathering_ = false;
-      changed_.notify_all();
+    if (failure_.has_value()) return FailureFor(rank);
+    for (const Outgoing& message : out) {
+      if (message.bytes.empty()) continue;
+      BoxOf(channel, rank, message.to) = {message.bytes, State::kPosted};
+      seats_[message.to].changed.notify_one();
     }
-    MESHSEAL_RETURN_IF_ERROR(Wait(&lock, member, [&] { return !gathering_; }));
-    const absl::Status verdict = verdict_;
-    lock.unlock();
-    if (verdict.ok()) read();
-    lock.lock();
-    seats_[member].present = false;
-    if (--present_ == 0) {
-      gathering_ = true;
-      changed_.notify_all();
+    std::vector<bool>& taken = seats_[rank].taken;
+    taken.assign(in.size(), false);
+    while (true) {
+      const bool progress = TakePosted(&lock, rank, channel, in, &taken);
+      if (IsDone(rank, channel, out, in, taken))
+        return absl::OkStatus();  // counts, even when the world has ended since
+      if (failure_.has_value()) break;
+      if (progress) continue;
+      if (seats_[rank].changed.wait_until(lock, until) == std::cv_status::no_timeout) continue;
+      Fail(rank, NobodyCame(deadline, Missing(rank, channel, out, in, taken)));
     }
-    return verdict;
+    for (const Outgoing& message : out) {
+      if (message.bytes.empty()) continue;
+      Box& box = BoxOf(channel, rank, message.to);
+      seats_[rank].changed.wait(lock, [&box] { return box.state != State::kCopied; });
+      box = Box{};
+    }
+    return FailureFor(rank);
   }
 
-  const Part& PartOf(uint32_t member) const { return seats_[member].part; }
-
-  void Abort(uint32_t member, const absl::Status& cause) {
+  void Abort(uint32_t rank, const absl::Status& cause) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (failure_.has_value()) return;
-    failure_ = Failure{member, cause};
-    changed_.notify_all();
+    Fail(rank, cause);
   }
 
  private:
+  enum class State : uint8_t { kEmpty, kPosted, kCopied };
+  struct Box {
+    absl::Span<const std::byte> bytes;
+    State state = State::kEmpty;
+  };
   struct Seat {
-    Part part;
-    bool present = false;
-    Arena slice;
-    std::array<std::byte, kMaxGatherBytes> note{};
+    std::condition_variable changed;  // something was posted to this rank, or taken from it, or all is over
+    std::vector<bool> taken;
   };
   struct Failure {
-    uint32_t member = 0;
+    uint32_t rank = 0;
     absl::Status cause;
   };
 
-  // Waits for `reached`. A round that was completed counts, even when the group has failed since.
-  template <class Reached>
-  absl::Status Wait(std::unique_lock<std::mutex>* lock, uint32_t member, Reached reached) {
-    const auto until = std::chrono::steady_clock::now() + deadline_;
-    changed_.wait_until(*lock, until, [&] { return reached() || failure_.has_value(); });
-    if (reached()) return absl::OkStatus();
-    if (!failure_.has_value()) {
-      failure_ = Failure{
-          member, Refuse(Reason::kDeadline, absl::StrCat("waited ", deadline_.count(), " ms for ", MissingText()))};
-      changed_.notify_all();
-    }
-    return FailureFor(member);
+  Box& BoxOf(Channel channel, uint32_t from, uint32_t to) {
+    return boxes_[(static_cast<size_t>(channel) * world_ + from) * world_ + to];
   }
 
-  absl::Status FailureFor(uint32_t member) const {
-    if (failure_->member == member) return failure_->cause;
-    return PeerFailed(members_[failure_->member], failure_->cause.message());
+  void Fail(uint32_t rank, const absl::Status& cause) {
+    if (failure_.has_value()) return;
+    failure_ = Failure{rank, cause};
+    for (Seat& seat : seats_) seat.changed.notify_one();
   }
 
-  // The members that the others wait for: those not yet in a round that gathers, those still in one that is
-  // read.
-  std::string MissingText() const {
-    std::vector<uint32_t> missing;
-    for (size_t i = 0; i < seats_.size(); ++i) {
-      if (seats_[i].present != gathering_) missing.push_back(members_[i]);
-    }
-    return absl::StrCat(missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "));
+  absl::Status FailureFor(uint32_t rank) const {
+    if (failure_->rank == rank) return failure_->cause;
+    return PeerFailed(failure_->rank, failure_->cause.message());
   }
 
-  // Whether the parts make a collective: the same call and count everywhere, and room for the result.
-  absl::Status Verdict() const {
-    const Part& first = seats_.front().part;
-    for (size_t i = 0; i < seats_.size(); ++i) {
-      const Part& part = seats_[i].part;
-      if (part.call != first.call || part.count != first.count) {
-        return Refuse(Reason::kRankRecord,
-                      absl::StrCat("rank ", members_.front(), " calls ", NameOf(first.call), " with ", first.count,
-                                   ", rank ", members_[i], " ", NameOf(part.call), " with ", part.count));
+  // Copies what was posted for `rank` and not taken before; whether there was any.
+  bool TakePosted(std::unique_lock<std::mutex>* lock, uint32_t rank, Channel channel, absl::Span<const Incoming> in,
+                  std::vector<bool>* taken) {
+    bool progress = false;
+    for (size_t i = 0; i < in.size() && !failure_.has_value(); ++i) {
+      if ((*taken)[i] || in[i].bytes.empty()) continue;
+      Box& box = BoxOf(channel, in[i].from, rank);
+      if (box.state != State::kPosted) continue;
+      if (box.bytes.size() != in[i].bytes.size()) {
+        Fail(rank, OtherSize(in[i].from, box.bytes.size(), in[i].bytes.size()));
+        break;
       }
-      if (part.out_count != part.count) {
-        return Refuse(Reason::kBug, absl::StrCat("rank ", members_[i], " calls ", NameOf(part.call), " with ",
-                                                 part.count, " into ", part.out_count));
-      }
-      if (!part.fits) {
-        return Refuse(Reason::kBug, absl::StrCat("rank ", members_[i], " calls ", NameOf(part.call), " with ",
-                                                 part.count, ", more than it reserved"));
-      }
+      box.state = State::kCopied;
+      lock->unlock();
+      std::memcpy(in[i].bytes.data(), box.bytes.data(), box.bytes.size());
+      lock->lock();
+      box = Box{};
+      seats_[in[i].from].changed.notify_one();
+      (*taken)[i] = true;
+      progress = true;
     }
-    return absl::OkStatus();
+    return progress;
   }
 
-  const std::vector<uint32_t> members_;
-  const std::chrono::milliseconds deadline_;
-  std::vector<Seat> seats_;
+  bool IsDone(uint32_t rank, Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in,
+              const std::vector<bool>& taken) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (!taken[i] && !in[i].bytes.empty()) return false;
+    }
+    for (const Outgoing& message : out) {
+      if (BoxOf(channel, rank, message.to).state != State::kEmpty) return false;
+    }
+    return true;
+  }
 
+  // The ranks that `rank` still waits for.
+  std::vector<uint32_t> Missing(uint32_t rank, Channel channel, absl::Span<const Outgoing> out,
+                                absl::Span<const Incoming> in, const std::vector<bool>& taken) {
+    std::vector<uint32_t> ranks;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (!taken[i] && !in[i].bytes.empty()) ranks.push_back(in[i].from);
+    }
+    for (const Outgoing& message : out) {
+      if (BoxOf(channel, rank, message.to).state != State::kEmpty) ranks.push_back(message.to);
+    }
+    return ranks;
+  }
+
+  const uint32_t world_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  bool gathering_ = true;
-  size_t present_ = 0;
-  absl::Status verdict_;
+  std::vector<Box> boxes_;
+  std::vector<Seat> seats_;
   std::optional<Failure> failure_;
 };
 
-class InprocCommunicator : public Communicator {
+class InprocEndpoint : public Endpoint {
  public:
-  InprocCommunicator(std::shared_ptr<Group> group, uint32_t rank) : group_(std::move(group)), rank_(rank) {}
+  InprocEndpoint(std::shared_ptr<Boxes> boxes, uint32_t rank) : boxes_(std::move(boxes)), rank_(rank) {}
 
-  absl::Span<const uint32_t> members() const override { return group_->members(); }
   uint32_t rank() const override { return rank_; }
+  uint32_t world() const override { return boxes_->world(); }
 
-  absl::Status Reserve(uint64_t elements) override { return group_->Reserve(rank_, elements); }
-
-  absl::Status AllReduceSum(absl::Span<const float> addend, const StatusLane& lane, absl::Span<float> sum,
-                            StatusLane* lane_sum) override {
-    const absl::Span<float> slice = group_->Slice(rank_);
-    const bool fits = addend.size() <= slice.size();
-    Part part;
-    part.call = Call::kAllReduceSum;
-    part.count = addend.size();
-    part.out_count = sum.size();
-    part.fits = fits;
-    part.lane = lane;
-    return group_->Meet(
-        rank_, part,
-        [&] {
-          if (fits) std::copy(addend.begin(), addend.end(), slice.begin());
-        },
-        [&] {
-          *lane_sum = StatusLane{};
-          for (uint32_t member = 0; member < size(); ++member) {
-            AddLane(group_->PartOf(member).lane, lane_sum);
-            const absl::Span<const float> next = group_->Slice(member).first(sum.size());
-            if (member == 0) {
-              std::copy(next.begin(), next.end(), sum.begin());
-            } else {
-              for (size_t i = 0; i < sum.size(); ++i) sum[i] += next[i];
-            }
-          }
-        });
+  absl::Status Exchange(Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in,
+                        std::chrono::milliseconds deadline) override {
+    return boxes_->Exchange(rank_, channel, out, in, deadline);
   }
 
-  absl::Status AllGather(absl::Span<const std::byte> own, absl::Span<std::byte> all) override {
-    const absl::Span<std::byte> note = group_->Note(rank_);
-    const bool fits = own.size() <= note.size();
-    Part part;
-    part.call = Call::kAllGather;
-    part.count = own.size();
-    part.out_count = all.size() % size() == 0 ? all.size() / size() : SIZE_MAX;
-    part.fits = fits;
-    return group_->Meet(
-        rank_, part,
-        [&] {
-          if (fits) std::copy(own.begin(), own.end(), note.begin());
-        },
-        [&] {
-          for (uint32_t member = 0; member < size(); ++member) {
-            const absl::Span<const std::byte> from = group_->Note(member).first(own.size());
-            std::copy(from.begin(), from.end(), all.begin() + static_cast<ptrdiff_t>(member * own.size()));
-          }
-        });
-  }
-
-  void Abort(const absl::Status& cause) override { group_->Abort(rank_, cause); }
+  void Abort(const absl::Status& cause) override { boxes_->Abort(rank_, cause); }
 
  private:
-  const std::shared_ptr<Group> group_;
+  const std::shared_ptr<Boxes> boxes_;
   const uint32_t rank_;
+};
+
+class InprocWorld : public RankWorld {
+ public:
+  Transport transport() const override { return Transport::kInproc; }
+  std::string library() const override { return ""; }
+  absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> Connect(uint32_t world) override {
+    return MakeInprocEndpoints(world);
+  }
 };
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> MakeInprocGroup(std::vector<uint32_t> members,
-                                                           const InprocOptions& options) {
-  const auto size = static_cast<uint32_t>(members.size());
-  const auto group = std::make_shared<Group>(std::move(members), options);
-  std::vector<std::unique_ptr<Communicator>> ends;
-  for (uint32_t rank = 0; rank < size; ++rank) ends.push_back(std::make_unique<InprocCommunicator>(group, rank));
+std::vector<std::unique_ptr<Endpoint>> MakeInprocEndpoints(uint32_t world) {
+  const auto boxes = std::make_shared<Boxes>(world);
+  std::vector<std::unique_ptr<Endpoint>> ends;
+  for (uint32_t rank = 0; rank < world; ++rank) ends.push_back(std::make_unique<InprocEndpoint>(boxes, rank));
   return ends;
 }
+
+std::shared_ptr<RankWorld> MakeInprocWorld() { return std::make_shared<InprocWorld>(); }
 
 }  // namespace meshseal::runtime

@@ -21,6 +21,7 @@ void AddLane(const StatusLane& lane, StatusLane* sum) {
   sum->computed_slots += lane.computed_slots;
   sum->routing_digest += lane.routing_digest;
   sum->routing_digest_square += lane.routing_digest_square;
+  sum->drain += lane.drain;
   for (size_t i = 0; i < lane.reserved.size(); ++i) sum->reserved[i] += lane.reserved[i];
 }
 

@@ -17,7 +17,8 @@ struct StatusLane {
   int64_t computed_slots = 0;  // slots this rank projected
   int64_t routing_digest = 0;  // of the expert ids and weights: below 2^23
   int64_t routing_digest_square = 0;
-  std::array<int64_t, 4> reserved{};  // zero
+  int64_t drain = 0;                  // 1: this rank was asked to end
+  std::array<int64_t, 3> reserved{};  // zero
 };
 static_assert(sizeof(StatusLane) == 64);
 

@@ -9,6 +9,7 @@
 #include "runtime/backend/basis.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/status_lane.h"
+#include "schema/mesh_view.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
 
@@ -20,6 +21,23 @@ constexpr int kPoison = 0xFF;  // a float32 of these bytes is a NaN
 absl::Status CheckSize(const char* what, size_t found, uint64_t expected) {
   if (found == expected) return absl::OkStatus();
   return Refuse(Reason::kUsage, absl::StrCat(what, " has ", found, " elements, expected ", expected));
+}
+
+// What each dense group brings, where they bring different tokens.
+absl::Status CheckGroups(const RankProgram& program, const StepInput& input) {
+  if (!program.gathers()) return CheckSize("the row of dense groups' tokens", input.group_tokens.size(), 0);
+  MESHSEAL_RETURN_IF_ERROR(
+      CheckSize("the row of dense groups' tokens", input.group_tokens.size(), DenseGroups(program.degrees())));
+  uint64_t sum = 0;
+  for (const uint32_t tokens : input.group_tokens) {
+    if (tokens > program.max_own_tokens()) {
+      return Refuse(Reason::kLimit, absl::StrCat(tokens, " tokens of a dense group, the ", WordOf(program.phase()),
+                                                 " program takes ", program.max_own_tokens()));
+    }
+    sum += tokens;
+  }
+  if (sum == input.tokens) return absl::OkStatus();
+  return Refuse(Reason::kUsage, absl::StrCat("the dense groups bring ", sum, " tokens, expected ", input.tokens));
 }
 
 }  // namespace
@@ -37,13 +55,38 @@ class RankExecutor::Frame {
     shape_.hidden = program.hidden();
     shape_.columns = program.columns().size();
     shape_.gated = HasGate(program.layer_class().activation.kind);
+    if (!program.gathers()) {
+      own_ = {0, input.tokens};
+      return;
+    }
+    uint64_t first = 0;
+    for (const uint32_t tokens : input.group_tokens) {
+      groups_.push_back({first, tokens});
+      first += tokens;
+    }
+    own_ = groups_[DenseGroupOf(program.degrees(), program.at())];
   }
 
   const RankProgram& program() const { return program_; }
   const LayerWeights& weights() const { return weights_; }
   const StepShape& shape() const { return shape_; }
+  StepShape own_shape() const {
+    StepShape shape = shape_;
+    shape.tokens = static_cast<uint32_t>(own_.count);
+    return shape;
+  }
   uint32_t layer() const { return layer_; }
   const StepOutput& output() const { return output_; }
+  // The rows that this rank brings and gets back, of all T.
+  const Piece& own() const { return own_; }
+  // For each member of the expert group, the elements that are its own of T rows of `width`.
+  std::vector<Piece> MemberPieces(uint64_t width) const {
+    std::vector<Piece> pieces;
+    for (const Piece& rows : groups_) {
+      pieces.insert(pieces.end(), program_.degrees().dense_tp, {rows.first * width, rows.count * width});
+    }
+    return pieces;
+  }
   StepCounters* counters() const { return counters_; }
 
   // Whether the routing weight is multiplied in at `point`.
@@ -51,6 +94,7 @@ class RankExecutor::Frame {
 
   absl::Span<float> Tokens(const Buffer& place) const { return Tokens(place, shape_.hidden); }
   absl::Span<float> Tokens(const Buffer& place, uint64_t width) const { return Rows(place, shape_.tokens, width); }
+  absl::Span<float> OwnTokens(const Buffer& place) const { return Rows(place, own_.count, shape_.hidden); }
   absl::Span<int32_t> TokenIds(const Buffer& place) const { return At<int32_t>(place, 0, shape_.tokens); }
   absl::Span<float> Slots(const Buffer& place, uint64_t width) const { return Rows(place, shape_.slots(), width); }
   absl::Span<float> Grouped(const Buffer& place, uint64_t width) const {
@@ -80,14 +124,15 @@ class RankExecutor::Frame {
   // `failure` with the place it happened at in front.
   absl::Status Placed(uint32_t step_number, const absl::Status& failure) const {
     if (failure.ok()) return failure;
-    return Refuse(ReasonOf(failure).value_or(Reason::kBug),
-                  absl::StrCat("layer ", layer_, ", step ", step_number, " ", program_.steps()[step_number].mnemonic,
-                               ": ", failure.message()));
+    return Refuse(
+        ReasonOf(failure).value_or(Reason::kBug),
+        absl::StrCat("layer ", layer_, ", step ", step_number, " ", program_.steps()[step_number].mnemonic,
+                     program_.gathers() ? " (tokens counted over all dense groups): " : ": ", failure.message()));
   }
 
   // What the caller brought, to the places where the program reads it.
   void PlaceInputs(const StepInput& input) const {
-    std::copy(input.hidden.begin(), input.hidden.end(), Tokens(program_.layer_input()).begin());
+    std::copy(input.hidden.begin(), input.hidden.end(), OwnTokens(program_.layer_input()).begin());
     const std::array<Buffer, 3>& read = program_.route().inputs;
     if (program_.route().kind == StepKind::kRouteByTable) {
       std::copy(input.token_ids.begin(), input.token_ids.end(), TokenIds(read[1]).begin());
@@ -115,6 +160,8 @@ class RankExecutor::Frame {
   const LayerWeights& weights_;
   const StepOutput& output_;
   StepShape shape_;
+  std::vector<Piece> groups_;  // rows of each dense group, where they are gathered
+  Piece own_;
   uint32_t layer_;
   absl::Span<std::byte> arena_;
   StepCounters* counters_;
@@ -133,9 +180,10 @@ absl::Status RankExecutor::Run(const RankProgram& program, const LayerWeights& w
                                                " program takes ", program.max_tokens(), " in ", program.arena_bytes(),
                                                " of ", arena_.bytes().size(), " bytes"));
   }
+  MESHSEAL_RETURN_IF_ERROR(CheckGroups(program, input));
   StepCounters launched;
   const Frame frame(program, weights, input, output, arena_.bytes(), &launched);
-  const uint64_t elements = uint64_t{input.tokens} * program.hidden();
+  const uint64_t elements = frame.own().count * program.hidden();
   MESHSEAL_RETURN_IF_ERROR(CheckSize("the input", input.hidden.size(), elements));
   const uint64_t ids = program.route().kind == StepKind::kRouteByTable ? input.tokens : 0;
   MESHSEAL_RETURN_IF_ERROR(CheckSize("the row of token ids", input.token_ids.size(), ids));
@@ -157,6 +205,10 @@ absl::Status RankExecutor::Run(const RankProgram& program, const LayerWeights& w
     if (step.kind == StepKind::kCollective) {
       status = RunCollective(frame, i, status);
       if (!status.ok()) break;
+    } else if (step.kind == StepKind::kGather) {
+      trail_.Enter(frame.layer(), i, step.mnemonic);
+      status = frame.Placed(i, RunGather(frame, step));
+      if (!status.ok()) break;  // of all ranks, or the world's messages are over
     } else if (status.ok()) {
       status = frame.Placed(i, RunBackendStep(frame, step));
     }
@@ -166,7 +218,7 @@ absl::Status RankExecutor::Run(const RankProgram& program, const LayerWeights& w
   MESHSEAL_RETURN_IF_ERROR(status);
 
   if (output.hidden.empty()) return absl::OkStatus();
-  const absl::Span<const float> result = frame.Tokens(program.layer_output());
+  const absl::Span<const float> result = frame.OwnTokens(program.layer_output());
   std::copy(result.begin(), result.end(), output.hidden.begin());
   ToBasis(program.output(), output.hidden);
   return absl::OkStatus();
@@ -233,13 +285,22 @@ absl::Status RankExecutor::RunBackendStep(const Frame& frame, const BoundStep& s
       return backend_->CombineShared({combine, frame.Tokens(in3)});
     }
     case StepKind::kResidual:
-      return backend_->Residual({shape, frame.Tokens(in), frame.Tokens(in2), frame.Tokens(out)});
+      return backend_->Residual({frame.own_shape(), frame.OwnTokens(in), frame.OwnTokens(in2), frame.OwnTokens(out)});
     case StepKind::kCollective:
     case StepKind::kGather:
     case StepKind::kInvalid:
       break;
   }
   return Refuse(Reason::kBug, absl::StrCat("step ", step.mnemonic, " is not the backend's"));
+}
+
+absl::Status RankExecutor::RunGather(const Frame& frame, const BoundStep& step) {
+  const absl::Span<const float> own = frame.OwnTokens(step.inputs.front());
+  const absl::Span<float> all = frame.Tokens(step.outputs.front());
+  return group_->AllGather(
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(float)),
+      frame.MemberPieces(frame.shape().hidden * sizeof(float)),
+      absl::MakeSpan(reinterpret_cast<std::byte*>(all.data()), all.size() * sizeof(float)));
 }
 
 absl::Status RankExecutor::RunCollective(const Frame& frame, uint32_t step_number, const absl::Status& cause) {
@@ -264,14 +325,20 @@ absl::Status RankExecutor::RunCollective(const Frame& frame, uint32_t step_numbe
     std::fill(addend.begin(), addend.end(), 0.0f);
   }
 
+  if (options_.drain != nullptr && options_.drain->load(std::memory_order_relaxed)) lane.drain = 1;
+
   StatusLane sum;
-  const absl::Status reduced = group_->AllReduceSum(addend, lane, frame.Tokens(step.outputs.front()), &sum);
+  const absl::Span<float> own = frame.OwnTokens(step.outputs.front());
+  const absl::Status reduced = frame.program().gathers()
+                                   ? group_->ReduceScatterSum(addend, frame.MemberPieces(shape.hidden), lane, own, &sum)
+                                   : group_->AllReduceSum(addend, lane, own, &sum);
   if (!cause.ok() && !reduced.ok()) return cause;
   if (ReasonOf(reduced) == Reason::kDeadline) {
     return frame.Placed(
         step_number, Refuse(Reason::kDeadline, absl::StrCat(reduced.message(), "; this rank entered ", trail_.Text())));
   }
   if (!reduced.ok()) return frame.Placed(step_number, reduced);
+  drains_ = sum.drain > 0;
   if (sum.errors > 0) {
     const absl::Status agreed = Agree(*group_, cause);
     return cause.ok() ? frame.Placed(step_number, agreed) : agreed;

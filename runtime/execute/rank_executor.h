@@ -6,8 +6,10 @@
 #ifndef MESHSEAL_RUNTIME_EXECUTE_RANK_EXECUTOR_H_
 #define MESHSEAL_RUNTIME_EXECUTE_RANK_EXECUTOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,20 +25,22 @@
 namespace meshseal::runtime {
 
 // T tokens of one layer. T is at most the program's max_tokens; 0 is legal, the rank still takes part in the
-// collective.
+// collective. Of them the rank brings B: all, or where the program gathers those of its dense group, which may be none.
 struct StepInput {
   uint32_t layer = 0;
-  uint64_t first_token = 0;                  // the caller's number of token 0, for messages
+  uint64_t first_token = 0;                  // the caller's number of token 0; 0 where tokens are gathered
   uint32_t tokens = 0;                       // T
-  absl::Span<const float> hidden;            // [T, H]
+  absl::Span<const float> hidden;            // [B, H]
   absl::Span<const int32_t> token_ids = {};  // [T], where the program routes by a token table; empty elsewhere
   Routing routing = {};                      // [T*k], where the program takes a given one; empty elsewhere
+  // Tokens of each dense group, where they are gathered: their sum is T; empty elsewhere.
+  absl::Span<const uint32_t> group_tokens = {};
 };
 
 // The caller's memory for what it wants to have; an empty span is not filled. Means nothing when the run
 // failed.
 struct StepOutput {
-  absl::Span<float> hidden;          // [T, H], rounded to the plan's output dtype
+  absl::Span<float> hidden;          // [B, H], rounded to the plan's output dtype; may be the input's memory
   absl::Span<int32_t> expert_ids;    // [T*k], slot = token*k + j
   absl::Span<float> expert_weights;  // [T*k]
 };
@@ -47,6 +51,8 @@ class RankExecutor {
   struct Options {
     // Fill the arena with NaN before each program, so that a read of a value that was not written shows.
     bool poison = true;
+    // Set when this process was asked to end; null: nobody asks. Must live longer than the executor.
+    const std::atomic<bool>* drain = nullptr;
   };
 
   // Reserves `arena_bytes`, at least those of every program to be run. Reason kOutOfMemory.
@@ -60,6 +66,10 @@ class RankExecutor {
   absl::Status Run(const RankProgram& program, const LayerWeights& weights, const StepInput& input,
                    const StepOutput& output, StepCounters* counters);
 
+  // Whether a rank of the group had been asked to end when the last run reached its collective: then all of them stop
+  // before they begin another step.
+  bool drains() const { return drains_; }
+
   uint64_t arena_bytes() const { return arena_.bytes().size(); }
 
  private:
@@ -69,6 +79,7 @@ class RankExecutor {
       : arena_(std::move(arena)), backend_(&backend), group_(&group), options_(options) {}
 
   absl::Status RunBackendStep(const Frame& frame, const BoundStep& step);
+  absl::Status RunGather(const Frame& frame, const BoundStep& step);
   // `cause` is why this rank has no addend; returns the verdict that all ranks share.
   absl::Status RunCollective(const Frame& frame, uint32_t step_number, const absl::Status& cause);
 
@@ -77,6 +88,7 @@ class RankExecutor {
   Communicator* group_;
   Options options_;
   StepTrail trail_;
+  bool drains_ = false;
 };
 
 }  // namespace meshseal::runtime

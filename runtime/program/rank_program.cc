@@ -34,7 +34,9 @@ absl::StatusOr<RankProgram> BindProgram(const SealedPlan& plan, uint32_t rank, u
   bound.at_ = CoordinateOf(content.degrees, rank);
   bound.output_ = content.output;
   bound.hidden_ = content.hidden;
-  bound.tensor_degree_ = content.degrees.tp;
+  bound.degrees_ = content.degrees;
+  bound.max_own_tokens_ =
+      phase == Phase::kDecode ? content.limits.rank_decode_tokens : content.limits.rank_prefill_tokens;
   const LayerClass& c = content.layer_classes[layer_class];
   bound.layer_class_ = &c;
   bound.columns_ = ColumnsOf(c, bound.at_.tp);

@@ -38,6 +38,9 @@ class RankProgram {
 
   uint32_t hidden() const { return hidden_; }
   uint32_t max_tokens() const { return program_->max_tokens; }
+  // Whether the dense groups of the expert group bring different tokens, of which each brings at most max_own_tokens.
+  bool gathers() const { return DenseGroups(degrees_) > 1; }
+  uint32_t max_own_tokens() const { return max_own_tokens_; }
   uint32_t tile_rows() const { return program_->tile_rows; }
   uint64_t grouped_rows() const { return layout_->grouped_rows; }  // proven capacity of scatter
   uint64_t arena_bytes() const { return layout_->arena_bytes; }
@@ -45,7 +48,8 @@ class RankProgram {
   uint32_t shared_columns() const { return layout_->shared_columns; }
   uint32_t local_experts() const { return layout_->experts; }
   // How many times each slot is computed over the expert group: once per tp coordinate.
-  uint32_t tensor_degree() const { return tensor_degree_; }
+  uint32_t tensor_degree() const { return degrees_.tp; }
+  const Degrees& degrees() const { return degrees_; }
 
   // Per expert of the layer: where the rank holds it. The one owner view of all steps.
   absl::Span<const ExpertPlace> expert_places() const { return expert_places_; }
@@ -64,7 +68,8 @@ class RankProgram {
   Coordinate at_;
   Basis output_ = Basis::kInvalid;
   uint32_t hidden_ = 0;
-  uint32_t tensor_degree_ = 0;
+  Degrees degrees_;
+  uint32_t max_own_tokens_ = 0;
   const LayerClass* layer_class_ = nullptr;
   const Program* program_ = nullptr;
   const WorkLayout* layout_ = nullptr;

@@ -9,28 +9,24 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/session/resident_rank.h"
 #include "runtime/session/run_request.h"
 #include "runtime/session/session_options.h"
-#include "runtime/weights/weight_files.h"
-#include "schema/sealed_digests.h"
 #include "schema/sealed_plan.h"
 
 namespace meshseal::runtime {
 
-// Not thread-safe: one call at a time. Its own threads, one per rank and those that load, live only inside a call.
+// Not thread-safe: one call at a time. Its own threads, one per rank of this process and those that load, live only
+// inside a call.
 class ResidentModel {
  public:
   // Reasons: kUsage, kNotBuilt and kWeightsUnverified for options, before anything is opened; then those of the weights
   // (weights.*), preflight.*, kOutOfMemory. The text names the rank.
   static absl::StatusOr<std::unique_ptr<ResidentModel>> Load(SealedPlan plan, SessionOptions options);
-
-  ~ResidentModel();
 
   const std::shared_ptr<const SealedPlan>& plan() const { return plan_; }
 
@@ -38,39 +34,31 @@ class ResidentModel {
   absl::Status Run(const RunRequest& request, RunResult* result);
   absl::Status RunStack(const StackRequest& request, std::vector<RunResult>* results);
 
-  // Bytes that a world rank has reserved: of weights, and of its work arena.
+  // Bytes that a world rank has reserved: of weights, and of its work arena; 0 for a rank of another process.
   uint64_t resident_weight_bytes(uint32_t rank) const;
   uint64_t work_bytes(uint32_t rank) const;
 
  private:
-  struct Rank;
-
   ResidentModel(SealedPlan plan, SessionOptions options);
 
-  // The stages of one rank, on its thread.
-  absl::Status Prepare(Rank& rank);
-  absl::Status Open(Rank& rank);
-  absl::Status Reserve(Rank& rank);
-  absl::Status Load(Rank& rank);
-  // The rank's checkpoint; opened once where all ranks have the same.
-  absl::StatusOr<std::shared_ptr<const WeightFiles>> FilesOf(const Rank& rank);
+  // Whether all ranks of the world are this process's.
+  bool alone() const;
+  const ResidentRank* FindRank(uint32_t rank) const;
 
-  absl::Status CheckRequest(const RunRequest& request) const;
-  // What of a request only some layers read: token ids and a routing.
-  absl::Status CheckRouting(const RunRequest& request) const;
-  absl::Status RunRank(Rank& rank, const RunRequest& request, RunResult* result);
+  absl::Status RunCall(const LayerCall& call, uint32_t tokens, std::vector<RunResult>* results);
 
-  // Runs `work` for every rank on a thread of its own, and returns their statuses. A rank that fails ends its
-  // groups.
+  // Runs `work` for every rank of this process on a thread of its own, and returns their statuses. A rank that fails
+  // ends the world.
   template <class Work>
   std::vector<absl::Status> OnAllRanks(Work work);
 
+  // The cause behind the statuses of this process's ranks: the first one that does not blame a peer, with its rank in
+  // front.
+  absl::Status CauseOf(absl::Span<const absl::Status> statuses) const;
+
   std::shared_ptr<const SealedPlan> plan_;
   SessionOptions options_;
-  std::optional<SealedDigests> digests_;  // until all is loaded, like what follows
-  std::mutex files_mutex_;
-  std::optional<absl::StatusOr<std::shared_ptr<const WeightFiles>>> files_;  // of all ranks
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<std::unique_ptr<ResidentRank>> ranks_;
   absl::Status failure_;
 };
 

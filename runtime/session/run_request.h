@@ -20,8 +20,9 @@ struct ModelHandle {
 
 // One call: T tokens through one layer. H is the plan's hidden size.
 //
-// Replica d of the plan's dp replicas takes the d-th contiguous band of rows, as equal as possible, larger
-// first. Only the ranks of the pipeline stage that holds the layer run. Prefill runs in the plan's chunks.
+// Every dense group of every replica brings a contiguous band of rows. Only the ranks of the pipeline stage that holds
+// the layer run. Prefill runs in the plan's chunks. Where the ranks are several processes, each makes the same call,
+// and that of world rank 0 alone gets the whole output and the whole result.
 struct RunRequest {
   uint32_t layer = 0;
   Phase phase = Phase::kInvalid;
@@ -30,7 +31,10 @@ struct RunRequest {
   absl::Span<float> output;                  // [T, H]; NaN when the run fails; may not overlap hidden
   absl::Span<const int32_t> token_ids = {};  // [T], exactly where the layer routes by a token table
   Routing routing = {};                      // [T*k], exactly where the layer's routing is precomputed; taken as it is
-  ModelHandle model = {};                    // the one that must be resident; none: whichever is
+  // Tokens of each dense group of each replica, in the order of their bands; empty: as equal as possible over the
+  // replicas, then over their groups, larger first.
+  absl::Span<const uint32_t> group_tokens = {};
+  ModelHandle model = {};  // the one that must be resident; none: whichever is
 };
 
 // T tokens through all layers that have experts.
@@ -40,7 +44,8 @@ struct StackRequest {
   absl::Span<const float> hidden;            // [T, H]
   absl::Span<float> output;                  // [T, H]; NaN when the run fails
   absl::Span<const int32_t> token_ids = {};  // [T], exactly where a layer routes by a token table
-  ModelHandle model = {};                    // the one that must be resident; none: whichever is
+  absl::Span<const uint32_t> group_tokens = {};
+  ModelHandle model = {};  // the one that must be resident; none: whichever is
 };
 
 // What one rank did in a run.

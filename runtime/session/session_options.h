@@ -2,12 +2,15 @@
 #ifndef MESHSEAL_RUNTIME_SESSION_SESSION_OPTIONS_H_
 #define MESHSEAL_RUNTIME_SESSION_SESSION_OPTIONS_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/comm/endpoint.h"
 #include "runtime/weights/rank_weights.h"
 
 namespace meshseal::runtime {
@@ -22,14 +25,17 @@ struct SessionOptions {
   bool unverified_weights = false;
   // What computes: "reference".
   std::string backend = "reference";
-  // What the ranks are: "inproc", threads of this process.
-  std::string ranks = "inproc";
-  // Run a plan whose mesh has another transport than inproc on threads all the same.
+  // Where the ranks are; null: all are threads of this process.
+  std::shared_ptr<RankWorld> world;
+  // Run a plan whose mesh has another transport than `world` all the same.
   bool emulate = false;
   // The longest wait for a peer in a run, and while a session is made, where peers read their weights
   // meanwhile.
   std::chrono::milliseconds deadline{30'000};
   std::chrono::milliseconds load_deadline{600'000};
+  // Set when this process is asked to end: all ranks then stop together before their next step. Null: nobody asks. Must
+  // live longer than the session.
+  const std::atomic<bool>* drain = nullptr;
   // Fill work memory with NaN before each program.
   bool poison = true;
   // Threads that read weights, of all ranks of this process together, at least one for each; 0: one for each core.

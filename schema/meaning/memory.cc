@@ -144,6 +144,8 @@ Size CollectiveBytes(const Plan& plan, uint32_t tokens, uint32_t own) {
   if (plan.reduce_algorithm == ReduceAlgorithm::kTransport) {
     const uint64_t element = plan.reduction == Reduction::kExact ? kFixedPointBytes : kElementBytes;
     sum = (rows * element + kStatusLaneBytes) * dense_groups;
+    // The piece that is added next; where tokens are gathered, their memory is free for it.
+    if (!gathers && ranks > 1) sum = sum + rows.DividedUp(ranks) * element;
   } else {
     // A slice of every rank, which are then summed in their order.
     sum = (rows * kElementBytes + kStatusLaneBytes) * ranks;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "schema/mesh_view.h"
 #include "schema/plan.h"
 
 namespace meshseal::meaning {
@@ -46,9 +47,8 @@ inline uint64_t ExtentOf(ShapeAxis axis, const Plan& plan, const LayerClass& lay
 bool IsGated(const LayerClass& layer_class);
 bool SharedIsGated(const LayerClass& layer_class);
 
-// Ranks of an expert group; dense groups in it. Need degrees-make-world.
+// Ranks of an expert group. Needs degrees-make-world, as what follows does.
 inline uint32_t GroupSize(const Degrees& degrees) { return degrees.tp * degrees.ep; }
-inline uint32_t DenseGroups(const Degrees& degrees) { return GroupSize(degrees) / degrees.dense_tp; }
 // Whether the ranks of an expert group bring different tokens.
 inline bool Gathers(const Degrees& degrees) { return DenseGroups(degrees) > 1; }
 

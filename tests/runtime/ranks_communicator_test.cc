@@ -1,21 +1,22 @@
-// The laws of the in-process communicator, and what happens when a member does not keep them.
+// The laws of communicators between threads, and what happens when a member does not keep them.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <chrono>
-#include <cmath>
-#include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/inproc.h"
+#include "runtime/comm/message_communicator.h"
 #include "runtime/session/preflight.h"
 #include "schema/reason.h"
+#include "tests/ranks/laws.h"
 #include "tests/support/plan_builder.h"
 
 namespace meshseal::runtime {
@@ -23,132 +24,107 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// World ranks 10, 11, ... so that a member's number is never mistaken for its rank.
-std::vector<std::unique_ptr<Communicator>> Group(uint32_t size, milliseconds deadline = milliseconds(20'000)) {
+// The ends of a group of a world. Members go first.
+struct Ends {
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  std::vector<std::unique_ptr<Communicator>> members;
+
+  const std::unique_ptr<Communicator>& operator[](size_t member) const { return members[member]; }
+};
+
+// World ranks `first`, `first` + 1, ... so that a member's number is never mistaken for its rank.
+Ends Group(uint32_t size, milliseconds deadline = milliseconds(20'000),
+           ReduceAlgorithm algorithm = ReduceAlgorithm::kGatherThenSum, uint32_t first = 10) {
+  Ends ends;
+  ends.endpoints = MakeInprocEndpoints(first + size);
   std::vector<uint32_t> members;
-  for (uint32_t i = 0; i < size; ++i) members.push_back(10 + i);
-  return MakeInprocGroup(members, {deadline});
+  for (uint32_t i = 0; i < size; ++i) members.push_back(first + i);
+  for (const uint32_t rank : members) {
+    ends.members.push_back(
+        MakeMessageCommunicator(*ends.endpoints[rank], Channel::kExpertGroup, members, {deadline, algorithm}).value());
+    EXPECT_TRUE(ends.members.back()->Reserve(support::kLawBytes).ok());
+  }
+  return ends;
 }
 
 // Runs `work` for every member on a thread of its own.
 template <class Work>
-void OnAll(std::vector<std::unique_ptr<Communicator>>& ends, Work work) {
+void OnAll(const Ends& ends, Work work) {
   std::vector<std::thread> threads;
-  for (const auto& end : ends) threads.emplace_back([&end, work] { work(*end); });
+  for (const auto& end : ends.members) threads.emplace_back([&end, work] { work(*end); });
   for (std::thread& thread : threads) thread.join();
 }
 
-std::vector<uint32_t> Bits(const std::vector<float>& values) {
-  std::vector<uint32_t> bits;
-  for (const float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
-  return bits;
-}
+class LawsTest : public testing::TestWithParam<ReduceAlgorithm> {};
 
-TEST(CommunicatorTest, SumsInMemberOrder) {
-  // In float32 only this order gives 1: (1e8 - 1e8) + 1, while (1 - 1e8) + 1e8 is 0.
-  const std::vector<float> addends = {1e8f, -1e8f, 1.0f};
-  auto ends = Group(3);
-  std::vector<std::vector<float>> sums(3, std::vector<float>(2));
-  std::vector<StatusLane> lanes(3);
-  for (int repeat = 0; repeat < 100; ++repeat) {
-    OnAll(ends, [&](Communicator& c) {
-      if (repeat == 0) {
-        ASSERT_TRUE(c.Reserve(2).ok());
-      }
-      const std::vector<float> addend = {addends[c.rank()], static_cast<float>(c.rank())};
-      StatusLane lane;
-      lane.errors = c.rank();
-      lane.computed_slots = 100;
-      lane.reserved[3] = 1;
-      ASSERT_TRUE(c.AllReduceSum(addend, lane, absl::MakeSpan(sums[c.rank()]), &lanes[c.rank()]).ok());
-    });
-    for (uint32_t member = 0; member < 3; ++member) {
-      EXPECT_EQ(sums[member], (std::vector<float>{1.0f, 3.0f}));
-      EXPECT_EQ(lanes[member].errors, 3);
-      EXPECT_EQ(lanes[member].computed_slots, 300);
-      EXPECT_EQ(lanes[member].reserved[3], 3);
+TEST_P(LawsTest, HoldForEverySizeOfGroup) {
+  for (uint32_t size = 1; size <= 8; ++size) {
+    for (uint64_t seed = 0; seed < 5; ++seed) {
+      const Ends ends = Group(size, milliseconds(20'000), GetParam());
+      std::mutex mutex;
+      std::vector<std::string> broken;
+      OnAll(ends, [&](Communicator& c) {
+        const std::vector<std::string> own = support::BrokenLaws(c, GetParam(), seed);
+        const std::lock_guard<std::mutex> lock(mutex);
+        broken.insert(broken.end(), own.begin(), own.end());
+      });
+      ASSERT_TRUE(broken.empty()) << "seed " << seed << "\n" << absl::StrJoin(broken, "\n");
     }
   }
 }
 
-TEST(CommunicatorTest, OneMemberIsTheIdentityBitForBit) {
-  auto ends = Group(1);
-  ASSERT_TRUE(ends[0]->Reserve(4).ok());
-  const std::vector<float> addend = {-0.0f, std::bit_cast<float>(0x7fc12345u), std::bit_cast<float>(0xff812345u),
-                                     1e-45f};
-  std::vector<float> sum(4, 7.0f);
-  StatusLane lane;
-  ASSERT_TRUE(ends[0]->AllReduceSum(addend, {}, absl::MakeSpan(sum), &lane).ok());
-  EXPECT_EQ(Bits(sum), Bits(addend));
+INSTANTIATE_TEST_SUITE_P(Algorithms, LawsTest,
+                         testing::Values(ReduceAlgorithm::kGatherThenSum, ReduceAlgorithm::kExchangeThenSum,
+                                         ReduceAlgorithm::kTransport));
+
+TEST(CommunicatorTest, SumsInMemberOrder) {
+  // In float32 only this order gives 1: (1e8 - 1e8) + 1, while (1 - 1e8) + 1e8 is 0.
+  const std::vector<float> addends = {1e8f, -1e8f, 1.0f};
+  for (const ReduceAlgorithm algorithm : {ReduceAlgorithm::kGatherThenSum, ReduceAlgorithm::kExchangeThenSum}) {
+    const Ends ends = Group(3, milliseconds(20'000), algorithm);
+    OnAll(ends, [&](Communicator& c) {
+      for (int repeat = 0; repeat < 100; ++repeat) {
+        float sum = 0;
+        StatusLane lane;
+        ASSERT_TRUE(
+            c.AllReduceSum(absl::MakeConstSpan(addends).subspan(c.rank(), 1), {}, absl::MakeSpan(&sum, 1), &lane).ok());
+        ASSERT_EQ(sum, 1.0f);
+      }
+    });
+  }
 }
 
-TEST(CommunicatorTest, NothingIsALegalSum) {
-  auto ends = Group(2);
-  OnAll(ends, [](Communicator& c) {
-    StatusLane sum;
-    StatusLane own;
-    own.errors = 1;
-    EXPECT_TRUE(c.AllReduceSum({}, own, {}, &sum).ok());
-    EXPECT_EQ(sum.errors, 2);
-  });
-}
-
-TEST(CommunicatorTest, GathersInMemberOrder) {
-  auto ends = Group(3);
-  OnAll(ends, [](Communicator& c) {
-    const std::vector<std::byte> own(2, std::byte(c.rank() + 1));
-    std::vector<std::byte> all(6);
-    EXPECT_TRUE(c.AllGather(own, absl::MakeSpan(all)).ok());
-    EXPECT_EQ(all, (std::vector<std::byte>{std::byte{1}, std::byte{1}, std::byte{2}, std::byte{2}, std::byte{3},
-                                           std::byte{3}}));
-  });
-}
-
-// Calls AllReduceSum with sizes of each member's own and expects `text` on all of them; then the group still
-// works.
-void ExpectRefused(const std::vector<size_t>& addends, const std::vector<size_t>& sums, const std::string& text,
-                   Reason reason) {
-  auto ends = Group(static_cast<uint32_t>(addends.size()));
-  OnAll(ends, [&](Communicator& c) {
-    ASSERT_TRUE(c.Reserve(8).ok());
-    StatusLane lane;
-    std::vector<float> sum(sums[c.rank()]);
-    const absl::Status status = c.AllReduceSum(std::vector<float>(addends[c.rank()]), {}, absl::MakeSpan(sum), &lane);
-    EXPECT_EQ(status.message(), text);
-    EXPECT_EQ(ReasonOf(status), reason);
-    sum.assign(8, 0);
-    EXPECT_TRUE(c.AllReduceSum(std::vector<float>(8, 1.0f), {}, absl::MakeSpan(sum), &lane).ok());
-    EXPECT_EQ(sum, std::vector<float>(8, static_cast<float>(addends.size())));
-  });
-}
-
-TEST(CommunicatorTest, RaggedPartsAreRefusedOnAllMembers) {
-  ExpectRefused({4, 4, 5}, {4, 4, 5}, "rank 10 calls all_reduce_sum with 4, rank 12 all_reduce_sum with 5",
-                Reason::kRankRecord);
-  ExpectRefused({4, 4, 4}, {4, 3, 4}, "rank 11 calls all_reduce_sum with 4 into 3", Reason::kBug);
-  ExpectRefused({9, 9}, {9, 9}, "rank 10 calls all_reduce_sum with 9, more than it reserved", Reason::kBug);
-}
-
-TEST(CommunicatorTest, DifferentCallsAreRefusedOnAllMembers) {
-  auto ends = Group(2);
-  OnAll(ends, [](Communicator& c) {
-    ASSERT_TRUE(c.Reserve(1).ok());
-    absl::Status status;
-    if (c.rank() == 0) {
-      std::vector<std::byte> all(2);
-      status = c.AllGather({std::byte{1}}, absl::MakeSpan(all));
-    } else {
+// Groups of one rank, and calls of two threads, do not meet each other.
+TEST(CommunicatorTest, ChannelsAreApart) {
+  const auto endpoints = MakeInprocEndpoints(2);
+  std::vector<std::thread> threads;
+  for (const auto& endpoint : endpoints) {
+    threads.emplace_back([&endpoint] {
+      const auto make = [&](Channel channel, std::vector<uint32_t> members) {
+        auto c = MakeMessageCommunicator(*endpoint, channel, std::move(members), {}).value();
+        EXPECT_TRUE(c->Reserve(64).ok());
+        return c;
+      };
+      const auto world = make(Channel::kWorld, {0, 1});
+      const auto group = make(Channel::kExpertGroup, {0, 1});
+      const auto alone = make(Channel::kPipeline, {endpoint->rank()});
       float sum = 0;
       StatusLane lane;
-      status = c.AllReduceSum({1.0f}, {}, absl::MakeSpan(&sum, 1), &lane);
-    }
-    EXPECT_EQ(status.message(), "rank 10 calls all_gather with 1, rank 11 all_reduce_sum with 1");
-    EXPECT_EQ(ReasonOf(status), Reason::kRankRecord);
-  });
+      for (int i = 0; i < 100; ++i) {
+        EXPECT_TRUE(world->AllReduceSum({1.0f}, {}, absl::MakeSpan(&sum, 1), &lane).ok());
+        EXPECT_EQ(sum, 2.0f);
+        EXPECT_TRUE(alone->AllReduceSum({3.0f}, {}, absl::MakeSpan(&sum, 1), &lane).ok());
+        EXPECT_EQ(sum, 3.0f);
+        EXPECT_TRUE(group->AllReduceSum({5.0f}, {}, absl::MakeSpan(&sum, 1), &lane).ok());
+        EXPECT_EQ(sum, 10.0f);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(CommunicatorTest, AMemberThatDoesNotComeIsNamed) {
-  auto ends = Group(3, milliseconds(50));
+  const Ends ends = Group(3, milliseconds(50));
   std::vector<absl::Status> statuses(3);
   OnAll(ends, [&](Communicator& c) {
     if (c.rank() == 1) return;
@@ -162,7 +138,7 @@ TEST(CommunicatorTest, AMemberThatDoesNotComeIsNamed) {
   EXPECT_EQ(ReasonOf(statuses[first ? 0 : 2]), Reason::kDeadline);
   EXPECT_EQ(statuses[first ? 2 : 0].message(), absl::StrCat("rank ", first ? 10 : 12, " failed first: ", text));
   EXPECT_EQ(ReasonOf(statuses[first ? 2 : 0]), Reason::kPeerFailed);
-  // The late one does not complete a round that the others gave up.
+  // The late one does not complete a call that the others gave up.
   std::vector<std::byte> all(3);
   const absl::Status late = ends[1]->AllGather({std::byte{1}}, absl::MakeSpan(all));
   EXPECT_EQ(late.message(), absl::StrCat("rank ", first ? 10 : 12, " failed first: ", text));
@@ -170,7 +146,7 @@ TEST(CommunicatorTest, AMemberThatDoesNotComeIsNamed) {
 }
 
 TEST(CommunicatorTest, AbortWakesAllAndTheFirstCauseStays) {
-  auto ends = Group(3);
+  const Ends ends = Group(3);
   OnAll(ends, [](Communicator& c) {
     if (c.rank() == 2) {
       std::this_thread::sleep_for(milliseconds(20));
@@ -186,7 +162,7 @@ TEST(CommunicatorTest, AbortWakesAllAndTheFirstCauseStays) {
 }
 
 TEST(CommunicatorTest, AgreementNamesTheFirstCause) {
-  auto ends = Group(4);
+  const Ends ends = Group(4);
   OnAll(ends, [](Communicator& c) {
     EXPECT_TRUE(Agree(c, absl::OkStatus()).ok());
     absl::Status own;
@@ -212,7 +188,7 @@ TEST(PreflightTest, AFieldThatDiffersIsNamedOnAllRanks) {
   n.ep = 3;
   const SealedPlan plan = support::BuildSealedPlan(n);
   const auto expect = [&](auto change, const std::string& text, std::optional<Reason> reason) {
-    auto ends = MakeInprocGroup({0, 1, 2}, {});
+    const Ends ends = Group(3, milliseconds(20'000), ReduceAlgorithm::kGatherThenSum, 0);
     OnAll(ends, [&](Communicator& c) {
       RankRecord record = RecordOf(plan, c.rank(), "reference");
       change(record);

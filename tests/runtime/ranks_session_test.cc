@@ -355,21 +355,6 @@ TEST(SessionTest, AStackReadsEachLayersOutput) {
   EXPECT_EQ(output, hidden);
 }
 
-TEST(SessionTest, AStackOverStagesIsNotBuilt) {
-  PlanNumbers n;
-  n.layers = 2;
-  n.pp = 2;
-  const TempFolder folder;
-  WriteCheckpoint(folder.path(), RandomCheckpoint(support::BuildPlan(n), 10));
-  const std::vector<float> hidden = Hidden(n, 1);
-  std::vector<float> output(hidden.size());
-  std::vector<RunResult> results;
-  const absl::Status status =
-      MakeSession(n, folder.path())->RunStack({Phase::kDecode, 1, hidden, absl::MakeSpan(output)}, &results);
-  EXPECT_EQ(status.message(), "a stack over 2 pipeline stages is not built");
-  EXPECT_EQ(ReasonOf(status), Reason::kNotBuilt);
-}
-
 TEST(SessionTest, ANonFiniteTokenEndsAllRanksAtOneStep) {
   PlanNumbers n;
   n.ep = 3;
@@ -471,9 +456,6 @@ TEST(SessionTest, OptionsAreRefusedBeforeAnythingIsOpened) {
   status = create(n, [](SessionOptions& o) { o.backend = "cpu"; });
   EXPECT_EQ(status.message(), "backend 'cpu' is not built, this version has 'reference'");
   EXPECT_EQ(ReasonOf(status), Reason::kNotBuilt);
-  status = create(n, [](SessionOptions& o) { o.ranks = "mpi"; });
-  EXPECT_EQ(status.message(), "ranks 'mpi' are not built, this version has 'inproc'");
-  EXPECT_EQ(ReasonOf(status), Reason::kNotBuilt);
   status = create(n, [](SessionOptions& o) { o.weights.clear(); });
   EXPECT_EQ(status.message(), "0 weights folders for 2 ranks, expected one for all or one per rank");
   EXPECT_EQ(ReasonOf(status), Reason::kUsage);
@@ -485,8 +467,7 @@ TEST(SessionTest, OptionsAreRefusedBeforeAnythingIsOpened) {
   n.transport = Transport::kNccl;
   status = create(n, [](SessionOptions&) {});
   EXPECT_EQ(status.message(),
-            "the plan's mesh has transport nccl, the ranks would be threads: that is an emulation, and not "
-            "allowed");
+            "the plan's mesh has transport nccl, the ranks would be on inproc: that is an emulation, and not allowed");
   EXPECT_EQ(ReasonOf(status), Reason::kUsage);
   status = create(n, [](SessionOptions& o) { o.emulate = true; });
   EXPECT_EQ(ReasonOf(status), Reason::kWeightsFile);

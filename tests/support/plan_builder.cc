@@ -417,9 +417,12 @@ uint64_t CollectiveBytes(const PlanNumbers& n, const Degrees& degrees, uint32_t 
   const uint64_t dense_groups = ranks / degrees.dense_tp;
   const uint64_t element = n.reduction == Reduction::kExact ? 8 : 4;
   const uint64_t rows = uint64_t{dense_groups > 1 ? OwnTokens(tokens, degrees) : tokens} * n.hidden;
-  const uint64_t sum =
-      n.reduction == Reduction::kOrdered ? (rows * 4 + 64) * ranks : (rows * element + 64) * dense_groups;
-  return sum + (dense_groups > 1 ? rows * 4 * dense_groups : 0);
+  if (n.reduction == Reduction::kOrdered) {
+    return (rows * 4 + 64) * ranks + (dense_groups > 1 ? rows * 4 * dense_groups : 0);
+  }
+  const uint64_t sum = (rows * element + 64) * dense_groups;
+  if (dense_groups > 1) return sum + rows * 4 * dense_groups;
+  return ranks > 1 ? sum + CeilDiv(rows, ranks) * element : sum;
 }
 
 RankMemory BuildMemory(const PlanNumbers& n, const Plan& plan, const Coordinate& at) {

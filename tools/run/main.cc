@@ -9,8 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "nlohmann/json.hpp"
 #include "runtime/program/rank_facts.h"
 #include "runtime/session/session.h"
 #include "schema/format_text.h"
@@ -26,6 +29,7 @@
 #include "tools/cli/program.h"
 #include "tools/cli/whole_file.h"
 #include "tools/run/load_watch.h"
+#include "tools/run/rank_launch.h"
 
 namespace meshseal::tools {
 namespace {
@@ -51,11 +55,20 @@ struct RunFlags {
   bool emulate = false;
   bool dry_run = false;
   uint32_t deadline_seconds = 30;
+  std::vector<uint32_t> rank_tokens;
+  std::string error_file;
 };
+
+// Where a rank's own file name has its number.
+constexpr const char* kRankMark = "{rank}";
 
 absl::Status Usage(std::string text) { return Refuse(Reason::kUsage, std::move(text)); }
 
 absl::Status CheckFlags(const RunFlags& flags) {
+  if (flags.ranks != "inproc" && !flags.error_file.empty() && !absl::StrContains(flags.error_file, kRankMark)) {
+    return Usage(
+        absl::StrCat("--error-file '", flags.error_file, "' is every rank's own: write ", kRankMark, " in it"));
+  }
   if (flags.dry_run) return absl::OkStatus();
   if (flags.input.empty() || flags.output.empty()) return Usage("--input and --output name the arrays");
   if (flags.layer.has_value() == flags.stack) return Usage("expected --layer L or --stack, one of them");
@@ -200,11 +213,12 @@ void PrintRanks(const SealedPlan& plan, const std::vector<runtime::RunResult>& r
   }
 }
 
-absl::Status RunPlan(const RunFlags& flags) {
-  MESHSEAL_RETURN_IF_ERROR(CheckFlags(flags));
+// `plan_id` is written as soon as the plan was opened.
+absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::string* plan_id) {
   MESHSEAL_ASSIGN_OR_RETURN(const Policy policy, flags.policy.Resolve());
   MESHSEAL_ASSIGN_OR_RETURN(const PlanSource source, ReadPlanSource(flags.plan));
   MESHSEAL_ASSIGN_OR_RETURN(SealedPlan opened, SealedPlan::Open(source.file, policy, source.signature));
+  *plan_id = HexOf(opened.id());
   Hidden hidden;
   CallerRouting caller;
   if (!flags.dry_run) {
@@ -219,7 +233,8 @@ absl::Status RunPlan(const RunFlags& flags) {
   options.load_threads = flags.load_threads;
   options.unverified_weights = flags.unverified_weights;
   options.backend = flags.backend;
-  options.ranks = flags.ranks;
+  options.world = launch.world();
+  options.drain = StopRequested();
   options.emulate = flags.emulate;
   options.deadline = std::chrono::seconds(flags.deadline_seconds);
   std::string loaded;
@@ -230,16 +245,18 @@ absl::Status RunPlan(const RunFlags& flags) {
     loaded = watch.End();
     return made;
   }());
-  std::fprintf(stderr, "%s\n", loaded.c_str());
+  if (launch.is_first()) std::fprintf(stderr, "%s\n", loaded.c_str());
   const std::shared_ptr<const SealedPlan> sealed = session->plan();
   const SealedPlan& plan = *sealed;
   const uint32_t world = *WorldOf(plan.plan().degrees);
-  std::fprintf(stderr, "plan %s (%s; weights %s): %u %s, %s over %s%s\n", HexOf(plan.id()).substr(0, 16).c_str(),
-               StandingText(source, plan.signer()).c_str(), WeightsStanding(plan.plan(), options), world,
-               world == 1 ? "rank" : "ranks", flags.backend.c_str(), flags.ranks.c_str(),
-               plan.plan().mesh.emulated || flags.emulate ? ", EMULATED" : "");
+  if (launch.is_first()) {
+    std::fprintf(stderr, "plan %s (%s; weights %s): %u %s, %s over %s%s\n", HexOf(plan.id()).substr(0, 16).c_str(),
+                 StandingText(source, plan.signer()).c_str(), WeightsStanding(plan.plan(), options), world,
+                 world == 1 ? "rank" : "ranks", flags.backend.c_str(), flags.ranks.c_str(),
+                 plan.plan().mesh.emulated || flags.emulate ? ", EMULATED" : "");
+  }
   if (flags.dry_run) {
-    std::fprintf(stderr, "bound, agreed, reserved and loaded; nothing was run\n");
+    if (launch.is_first()) std::fprintf(stderr, "bound, agreed, reserved and loaded; nothing was run\n");
     return absl::OkStatus();
   }
 
@@ -247,8 +264,8 @@ absl::Status RunPlan(const RunFlags& flags) {
   std::vector<float> output(hidden.values.size());
   std::vector<runtime::RunResult> results;
   if (flags.stack) {
-    MESHSEAL_RETURN_IF_ERROR(
-        session->RunStack({phase, hidden.tokens, hidden.values, absl::MakeSpan(output), caller.token_ids}, &results));
+    MESHSEAL_RETURN_IF_ERROR(session->RunStack(
+        {phase, hidden.tokens, hidden.values, absl::MakeSpan(output), caller.token_ids, flags.rank_tokens}, &results));
   } else {
     results.emplace_back();
     runtime::RunRequest request;
@@ -259,8 +276,10 @@ absl::Status RunPlan(const RunFlags& flags) {
     request.output = absl::MakeSpan(output);
     request.token_ids = caller.token_ids;
     request.routing = {caller.experts, caller.weights};
+    request.group_tokens = flags.rank_tokens;
     MESHSEAL_RETURN_IF_ERROR(session->Run(request, &results.back()));
   }
+  if (!launch.is_first()) return absl::OkStatus();
   std::string profile;
   if (!flags.profile.empty()) {
     MESHSEAL_ASSIGN_OR_RETURN(profile, ProfileText(flags, plan, hidden.tokens, results));
@@ -276,6 +295,36 @@ absl::Status RunPlan(const RunFlags& flags) {
       flags.stack ? absl::StrCat(results.size(), " layers").c_str() : absl::StrCat("layer ", *flags.layer).c_str());
   PrintRanks(plan, results);
   return absl::OkStatus();
+}
+
+// For launchers and people: which rank ended, why, and the plan it ran ("" when none was opened).
+absl::Status WriteErrorFile(const RunFlags& flags, uint32_t rank, const std::string& plan,
+                            const absl::Status& failure) {
+  const ReasonRow& row = RowOf(ReasonOf(failure).value_or(Reason::kBug));
+  nlohmann::ordered_json json;
+  json["version"] = 1;
+  json["rank"] = rank;
+  json["reason"] = row.slug;
+  json["exit_code"] = row.exit_code;
+  json["text"] = std::string(failure.message());
+  json["plan"] = plan;
+  const std::string text = json.dump(2, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
+  return WriteWholeFile(absl::StrReplaceAll(flags.error_file, {{kRankMark, absl::StrCat(rank)}}), {text, "\n"});
+}
+
+int RunAsRank(const RunFlags& flags) {
+  absl::Status status = CheckFlags(flags);
+  if (!status.ok()) return Report("run", status);
+  absl::StatusOr<RankLaunch> launch = RankLaunch::Start(flags.ranks);
+  if (!launch.ok()) return Report("run", launch.status());
+  std::string plan_id;
+  status = RunPlan(flags, *launch, &plan_id);
+  const int exit_code = Report("run", status);
+  if (!status.ok() && !flags.error_file.empty()) {
+    Report("run", WriteErrorFile(flags, launch->rank(), plan_id, status));
+  }
+  launch->Finish(exit_code, status.message());
+  return exit_code;
 }
 
 struct CompareFlags {
@@ -304,7 +353,7 @@ int Main(int argc, char** argv) {
                    "--input tests/data/tiny-qwen3-moe/recorded/prompt-7.safetensors:layer.0.hidden_in --output y.npy "
                    "--routing-output r.safetensors",
                    "run tiny-ep4.mseal --weights tests/data/tiny-qwen3-moe --unverified-weights --dry-run"},
-                  [&run] { return Report("run", RunPlan(run)); });
+                  [&run] { return RunAsRank(run); });
   run_command.add_option("PLAN", run.plan, "a sealed plan")->required();
   run.policy.AddTo(run_command);
   run_command.add_option("--weights", run.weights,
@@ -320,7 +369,10 @@ int Main(int argc, char** argv) {
   run_command.add_option("--phase", run.phase, "auto: decode up to the plan's decode_tokens, else prefill")
       ->check(CLI::IsMember({"auto", "decode", "prefill"}));
   run_command.add_option("--backend", run.backend, "reference");
-  run_command.add_option("--ranks", run.ranks, "inproc: ranks are threads");
+  run_command.add_option("--ranks", run.ranks,
+                         "inproc: threads of this process; mpi: one process each, started by mpirun or srun");
+  run_command.add_option("--rank-tokens", run.rank_tokens, "tokens of each dense group of each replica: 3,0,5,1")
+      ->delimiter(',');
   run_command.add_flag("--emulate", run.emulate, "run on other devices than the plan's; labelled");
   run_command.add_option("--routing-output", run.routing_output, "write expert_ids and expert_weights: r.safetensors");
   run_command.add_option("--profile", run.profile, "write each expert's slots: load.json, for a balanced placement");
@@ -328,6 +380,7 @@ int Main(int argc, char** argv) {
   run_command.add_option("--routing", run.routing,
                          "for a precomputed routing: r.safetensors as --routing-output writes");
   run_command.add_option("--deadline", run.deadline_seconds, "longest wait for a peer, in seconds");
+  run_command.add_option("--error-file", run.error_file, "on failure, write rank, reason and text: e-{rank}.json");
   run_command.add_flag("--dry-run", run.dry_run, "bind, agree, reserve and load; run nothing");
 
   CompareFlags compare;

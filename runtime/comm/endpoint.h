@@ -1,0 +1,82 @@
+// One rank's end of the messages between the ranks of a world: all that a transport has to bring.
+//
+// Messages of one sender, receiver and channel arrive in the order in which they were sent, each once and whole. What
+// they mean is the communicators' business (communicator.h), which are the same over every transport.
+#ifndef MESHSEAL_RUNTIME_COMM_ENDPOINT_H_
+#define MESHSEAL_RUNTIME_COMM_ENDPOINT_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/memory/arena.h"
+#include "schema/terms.h"
+
+namespace meshseal::runtime {
+
+// Keeps the messages of a rank's groups apart; a rank is in one group of each.
+enum class Channel : uint8_t { kWorld = 0, kExpertGroup = 1, kPipeline = 2 };
+inline constexpr uint32_t kChannels = 3;
+
+struct Outgoing {
+  uint32_t to = 0;  // world rank, another than the own one
+  absl::Span<const std::byte> bytes;
+};
+
+struct Incoming {
+  uint32_t from = 0;
+  absl::Span<std::byte> bytes;  // exactly as many as are sent
+};
+
+// A message that has another size than its receiver expects: reason kBug.
+absl::Status OtherSize(uint32_t from, uint64_t found, uint64_t expected);
+
+// The peers that a call waited for in vain: reason kDeadline. `ranks` is not empty.
+absl::Status NobodyCame(std::chrono::milliseconds deadline, std::vector<uint32_t> ranks);
+
+// Used by one thread at a time, except Abort, which any thread may call.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  virtual uint32_t rank() const = 0;
+  virtual uint32_t world() const = 0;
+
+  // Sends and receives all of it at once; returns when every message was taken by its receiver. At most one message to
+  // and one from each rank; a message of no bytes is not sent. Reasons: kDeadline when a peer did not come in
+  // `deadline`, counted from the call: the text names the peers; kPeerFailed when a rank has ended the world.
+  // After a failure every later call fails likewise, and the memory of the messages belongs to Keep.
+  virtual absl::Status Exchange(Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in,
+                                std::chrono::milliseconds deadline) = 0;
+
+  // Ends the world: every call that waits on any rank, and every later one, returns kPeerFailed that names this rank
+  // and `cause`. The first cause stays.
+  virtual void Abort(const absl::Status& cause) = 0;
+
+  // Takes memory that messages lie in, because a failed exchange may still be reading or writing it.
+  virtual void Keep(Arena memory) { static_cast<void>(memory); }
+};
+
+// Where the ranks of a world are: it makes their endpoints.
+class RankWorld {
+ public:
+  virtual ~RankWorld() = default;
+
+  // How the ranks reach each other, and with which library ("" for none), as text for people and for comparison.
+  virtual Transport transport() const = 0;
+  virtual std::string library() const = 0;
+
+  // New endpoints for the ranks of this process, ascending, whose messages meet no others. All processes of the world
+  // call it equally often, in the same order. Reason kWorldSize when there are other than `world` ranks.
+  virtual absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> Connect(uint32_t world) = 0;
+};
+
+}  // namespace meshseal::runtime
+
+#endif  // MESHSEAL_RUNTIME_COMM_ENDPOINT_H_

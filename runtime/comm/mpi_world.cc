@@ -1,0 +1,360 @@
+#include "runtime/comm/mpi_world.h"
+
+#include <mpi.h>  // OMPI_SKIP_MPICXX is defined: the C interface alone
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/comm/agreement.h"
+#include "schema/reason.h"
+#include "schema/status_macros.h"
+
+namespace meshseal::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a wait goes on after the process was asked to end: a peer may have been asked, too, and be about to come.
+constexpr std::chrono::milliseconds kStopGrace{300};
+// How long a rank that has failed waits for the others to leave, too.
+constexpr std::chrono::milliseconds kLeaveGrace{1'500};
+
+// What a rank tells the others besides the messages of its groups.
+struct Note {
+  std::array<char, 508> text{};  // ends with a 0
+  uint32_t rank = 0;
+};
+static_assert(sizeof(Note) == 512);
+
+constexpr int kLeftTag = 0;
+constexpr uint32_t kLastConnection = 8'000;  // tags of all channels stay below the least bound that MPI promises, 32767
+
+int TagOf(uint32_t connection, Channel channel) {
+  return static_cast<int>(connection * kChannels) + static_cast<int>(channel);
+}
+
+absl::Status CheckCall(int error, const char* call) {
+  if (error == MPI_SUCCESS) return absl::OkStatus();
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(error, text.data(), &length);
+  return Refuse(Reason::kPeerFailed,
+                absl::StrCat(call, ": ", absl::string_view(text.data(), static_cast<size_t>(length))));
+}
+
+// Yields at first, then sleeps longer and longer: ranks may be more than cores.
+class Patience {
+ public:
+  void Wait() {
+    if (++turns_ < 200) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(std::min(turns_ - 199, 100u)));
+    }
+  }
+
+ private:
+  unsigned turns_ = 0;
+};
+
+}  // namespace
+
+class MpiWorld::State {
+ public:
+  explicit State(const std::atomic<bool>* stop) : stop_(stop) {}
+
+  absl::Status Open() {
+    for (MPI_Comm* comm : {&messages_, &notes_}) {
+      MESHSEAL_RETURN_IF_ERROR(CheckCall(MPI_Comm_dup(MPI_COMM_WORLD, comm), "MPI_Comm_dup"));
+      MESHSEAL_RETURN_IF_ERROR(CheckCall(MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+    }
+    int number = 0;
+    MPI_Comm_rank(messages_, &number);
+    rank_ = static_cast<uint32_t>(number);
+    MPI_Comm_size(messages_, &number);
+    size_ = static_cast<uint32_t>(number);
+    return absl::OkStatus();
+  }
+
+  uint32_t rank() const { return rank_; }
+  uint32_t size() const { return size_; }
+  MPI_Comm messages() const { return messages_; }
+  bool stopped() const { return stop_ != nullptr && stop_->load(std::memory_order_relaxed); }
+
+  uint32_t NextConnection() { return ++connections_; }
+
+  // To all others, without waiting.
+  void Tell(int tag, absl::string_view text) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Note& note = told_.emplace_back();
+    note.rank = rank_;
+    text = text.substr(0, note.text.size() - 1);
+    std::copy(text.begin(), text.end(), note.text.begin());
+    for (uint32_t to = 0; to < size_; ++to) {
+      if (to == rank_) continue;
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (MPI_Isend(&note, sizeof(note), MPI_BYTE, static_cast<int>(to), tag, notes_, &request) == MPI_SUCCESS) {
+        MPI_Request_free(&request);  // `told_` lives as long as the process
+      }
+    }
+  }
+
+  // A note of any rank with that tag, if there is one.
+  std::optional<Note> Heard(int tag) {
+    int arrived = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    if (MPI_Improbe(MPI_ANY_SOURCE, tag, notes_, &arrived, &message, &status) != MPI_SUCCESS || arrived == 0) {
+      return std::nullopt;
+    }
+    Note note;
+    if (MPI_Mrecv(&note, sizeof(note), MPI_BYTE, &message, &status) != MPI_SUCCESS) return std::nullopt;
+    note.text.back() = '\0';
+    return note;
+  }
+
+  void Keep(Arena memory) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    kept_.push_back(std::move(memory));
+  }
+
+  // The first rank that has left, if one has.
+  std::optional<Note> Left() {
+    const std::lock_guard<std::mutex> lock(left_mutex_);
+    while (const std::optional<Note> note = Heard(kLeftTag)) left_.push_back(*note);
+    if (left_.empty()) return std::nullopt;
+    return left_.front();
+  }
+
+  void Finish(int exit_code, absl::string_view cause) {
+    if (exit_code == 0) {
+      MPI_Finalize();
+      return;
+    }
+    Tell(kLeftTag, cause);
+    Patience patience;
+    for (const auto until = Clock::now() + kLeaveGrace; Clock::now() < until; patience.Wait()) {
+      static_cast<void>(Left());
+      if (left_.size() + 1 >= size_) break;
+    }
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+  }
+
+ private:
+  const std::atomic<bool>* stop_;
+  MPI_Comm messages_ = MPI_COMM_NULL;
+  MPI_Comm notes_ = MPI_COMM_NULL;
+  uint32_t rank_ = 0;
+  uint32_t size_ = 0;
+  std::atomic<uint32_t> connections_{0};
+
+  std::mutex mutex_;  // of what follows
+  std::deque<Note> told_;
+  std::vector<Arena> kept_;
+
+  std::mutex left_mutex_;
+  std::vector<Note> left_;
+};
+
+namespace {
+
+// MPI's own failures and deadlines, and those that others tell, end one connection.
+template <class State>
+class MpiEndpoint : public Endpoint {
+ public:
+  MpiEndpoint(std::shared_ptr<State> state, uint32_t connection) : state_(std::move(state)), connection_(connection) {}
+
+  uint32_t rank() const override { return state_->rank(); }
+  uint32_t world() const override { return state_->size(); }
+
+  absl::Status Exchange(Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in,
+                        std::chrono::milliseconds deadline) override {
+    MESHSEAL_RETURN_IF_ERROR(Failure());
+    absl::Status posted = Post(channel, out, in);
+    if (!posted.ok()) return End(posted);
+
+    const auto until = Clock::now() + deadline;
+    std::optional<Clock::time_point> stop_at;
+    Patience patience;
+    while (true) {
+      int done = 0;
+      statuses_.resize(requests_.size());
+      const int error = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
+      if (error != MPI_SUCCESS) return End(WhichFailed(error));
+      if (done != 0) break;
+      if (const std::optional<Note> note = state_->Heard(TagOf(connection_, Channel::kWorld))) {
+        return EndBy(PeerFailed(note->rank, note->text.data()));
+      }
+      if (const std::optional<Note> note = state_->Left()) return EndBy(PeerFailed(note->rank, note->text.data()));
+      MESHSEAL_RETURN_IF_ERROR(Failure());
+      const auto now = Clock::now();
+      if (now >= until) return End(NobodyCame(deadline, Missing()));
+      if (state_->stopped() && !stop_at.has_value()) stop_at = now + kStopGrace;
+      if (stop_at.has_value() && now >= *stop_at) {
+        return End(Refuse(Reason::kStopped,
+                          absl::StrCat("was asked to end while it ", NobodyCame(kStopGrace, Missing()).message())));
+      }
+      patience.Wait();
+    }
+    for (size_t i = 0; i < in_sizes_.size(); ++i) {
+      int count = 0;
+      MPI_Get_count(&statuses_[i], MPI_BYTE, &count);
+      if (static_cast<size_t>(count) != in_sizes_[i]) {
+        return End(OtherSize(peers_[i], static_cast<uint64_t>(count), in_sizes_[i]));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void Abort(const absl::Status& cause) override { End(cause).IgnoreError(); }
+
+  void Keep(Arena memory) override { state_->Keep(std::move(memory)); }
+
+ private:
+  absl::Status Failure() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return failure_;
+  }
+
+  // This rank ends the connection for all.
+  absl::Status End(const absl::Status& cause) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!failure_.ok()) return failure_;
+      failure_ = cause;
+    }
+    state_->Tell(TagOf(connection_, Channel::kWorld), cause.message());
+    return cause;
+  }
+
+  // Another rank has.
+  absl::Status EndBy(const absl::Status& cause) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (failure_.ok()) failure_ = cause;
+    return failure_;
+  }
+
+  // What is received first, then what is sent.
+  absl::Status Post(Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in) {
+    const int tag = TagOf(connection_, channel);
+    requests_.clear();
+    peers_.clear();
+    in_sizes_.clear();
+    const auto size_of = [](auto bytes) { return static_cast<int>(bytes.size()); };
+    for (const Incoming& message : in) {
+      if (message.bytes.empty()) continue;
+      if (message.bytes.size() > INT_MAX) return TooLarge(message.bytes.size());
+      requests_.push_back(MPI_REQUEST_NULL);
+      peers_.push_back(message.from);
+      in_sizes_.push_back(message.bytes.size());
+      MESHSEAL_RETURN_IF_ERROR(
+          CheckCall(MPI_Irecv(message.bytes.data(), size_of(message.bytes), MPI_BYTE, static_cast<int>(message.from),
+                              tag, state_->messages(), &requests_.back()),
+                    "MPI_Irecv"));
+    }
+    for (const Outgoing& message : out) {
+      if (message.bytes.empty()) continue;
+      if (message.bytes.size() > INT_MAX) return TooLarge(message.bytes.size());
+      requests_.push_back(MPI_REQUEST_NULL);
+      peers_.push_back(message.to);
+      MESHSEAL_RETURN_IF_ERROR(
+          CheckCall(MPI_Isend(message.bytes.data(), size_of(message.bytes), MPI_BYTE, static_cast<int>(message.to), tag,
+                              state_->messages(), &requests_.back()),
+                    "MPI_Isend"));
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status TooLarge(uint64_t bytes) {
+    return Refuse(Reason::kLimit, absl::StrCat("a message of ", bytes, " bytes, MPI takes ", INT_MAX));
+  }
+
+  // The peers whose messages are not done.
+  std::vector<uint32_t> Missing() {
+    std::vector<uint32_t> ranks;
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      int done = 0;
+      MPI_Status status;
+      if (requests_[i] == MPI_REQUEST_NULL) continue;
+      if (MPI_Request_get_status(requests_[i], &done, &status) == MPI_SUCCESS && done != 0) continue;
+      ranks.push_back(peers_[i]);
+    }
+    return ranks;
+  }
+
+  // The peer behind an error of several messages: a longer message than was expected, or a lost connection.
+  absl::Status WhichFailed(int error) const {
+    for (size_t i = 0; error == MPI_ERR_IN_STATUS && i < statuses_.size(); ++i) {
+      if (statuses_[i].MPI_ERROR == MPI_SUCCESS || statuses_[i].MPI_ERROR == MPI_ERR_PENDING) continue;
+      return CheckCall(statuses_[i].MPI_ERROR,
+                       absl::StrCat("a message ", i < in_sizes_.size() ? "from" : "to", " rank ", peers_[i]).c_str());
+    }
+    return CheckCall(error, "MPI_Testall");
+  }
+
+  const std::shared_ptr<State> state_;
+  const uint32_t connection_;
+  std::mutex mutex_;
+  absl::Status failure_;
+  std::vector<MPI_Request> requests_;  // of one exchange, like what follows
+  std::vector<MPI_Status> statuses_;
+  std::vector<uint32_t> peers_;
+  std::vector<size_t> in_sizes_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<MpiWorld>> MpiWorld::Start(const std::atomic<bool>* stop) {
+  int started = 0;
+  MPI_Initialized(&started);
+  if (started != 0) return Refuse(Reason::kUsage, "MPI was started before in this process");
+  int level = 0;
+  MESHSEAL_RETURN_IF_ERROR(
+      CheckCall(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread"));
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (level < MPI_THREAD_MULTIPLE) {
+    return Refuse(Reason::kUsage, "this MPI cannot be called by several threads (MPI_THREAD_MULTIPLE)");
+  }
+  const auto state = std::make_shared<State>(stop);
+  MESHSEAL_RETURN_IF_ERROR(state->Open());
+  return std::shared_ptr<MpiWorld>(new MpiWorld(state));
+}
+
+MpiWorld::MpiWorld(std::shared_ptr<State> state) : state_(std::move(state)) {}
+MpiWorld::~MpiWorld() = default;
+
+uint32_t MpiWorld::rank() const { return state_->rank(); }
+uint32_t MpiWorld::size() const { return state_->size(); }
+
+std::string MpiWorld::library() const {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  return std::string(text.data(), static_cast<size_t>(length));
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> MpiWorld::Connect(uint32_t world) {
+  if (world != size()) {
+    return Refuse(Reason::kWorldSize, absl::StrCat("the plan's world is ", world, " ranks, ", size(), " are running"));
+  }
+  const uint32_t connection = state_->NextConnection();
+  if (connection > kLastConnection) {
+    return Refuse(Reason::kLimit, absl::StrCat("this is the ", connection, "th model of the process, at most ",
+                                               kLastConnection, " can be told apart"));
+  }
+  std::vector<std::unique_ptr<Endpoint>> ends;
+  ends.push_back(std::make_unique<MpiEndpoint<State>>(state_, connection));
+  return ends;
+}
+
+void MpiWorld::Finish(int exit_code, absl::string_view cause) { state_->Finish(exit_code, cause); }
+
+}  // namespace meshseal::runtime

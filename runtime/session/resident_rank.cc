@@ -1,0 +1,291 @@
+#include "runtime/session/resident_rank.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/comm/agreement.h"
+#include "runtime/comm/message_communicator.h"
+#include "runtime/program/rank_facts.h"
+#include "runtime/session/preflight.h"
+#include "schema/plan.h"
+#include "schema/reason.h"
+#include "schema/status_macros.h"
+
+namespace meshseal::runtime {
+namespace {
+
+// One arena for the programs of both phases.
+uint64_t WorkBytes(const RankMemory& memory) { return std::max(memory.decode_work, memory.prefill_work); }
+
+template <class T>
+absl::Span<const std::byte> BytesOf(absl::Span<const T> elements) {
+  return {reinterpret_cast<const std::byte*>(elements.data()), elements.size() * sizeof(T)};
+}
+
+template <class T>
+absl::Span<std::byte> BytesIn(absl::Span<T> elements) {
+  return absl::MakeSpan(reinterpret_cast<std::byte*>(elements.data()), elements.size() * sizeof(T));
+}
+
+uint32_t StageOf(const Plan& plan, uint32_t layer) {
+  return static_cast<uint32_t>(std::upper_bound(plan.stage_ends.begin(), plan.stage_ends.end(), layer) -
+                               plan.stage_ends.begin());
+}
+
+// What a rank tells of a layer that it ran.
+struct WireReport {
+  uint64_t gate_up_slots = 0;
+  uint64_t down_slots = 0;
+  double seconds = 0;
+  uint64_t ran = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadSource>> LoadSource::Open(std::shared_ptr<const SealedPlan> plan,
+                                                             const SessionOptions& options) {
+  std::unique_ptr<LoadSource> source(new LoadSource(std::move(plan), options));
+  if (options.digests.empty()) return source;
+  MESHSEAL_ASSIGN_OR_RETURN(const std::string list, ReadDigestsFile(options.digests));
+  MESHSEAL_ASSIGN_OR_RETURN(source->digests_, SealedDigests::Open(list));
+  MESHSEAL_RETURN_IF_ERROR(CheckBound(*source->digests_, source->plan_->plan()));
+  return source;
+}
+
+absl::StatusOr<std::shared_ptr<const WeightFiles>> LoadSource::FilesOf(uint32_t rank) {
+  const auto open = [this](const std::filesystem::path& path) -> absl::StatusOr<std::shared_ptr<const WeightFiles>> {
+    MESHSEAL_ASSIGN_OR_RETURN(WeightFiles files,
+                              WeightFiles::Open(*plan_, path, digests_.has_value() ? &digests_->digests() : nullptr));
+    return std::make_shared<const WeightFiles>(std::move(files));
+  };
+  if (options_.weights.size() > 1) return open(options_.weights[rank]);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!files_.has_value()) files_ = open(options_.weights.empty() ? std::filesystem::path() : options_.weights[0]);
+  return *files_;
+}
+
+uint32_t LoadSource::ThreadsOf(size_t ranks) const {
+  const uint32_t all = options_.load_threads > 0 ? options_.load_threads : std::thread::hardware_concurrency();
+  return static_cast<uint32_t>(std::max<size_t>(1, all / ranks));
+}
+
+ResidentRank::ResidentRank(std::shared_ptr<const SealedPlan> plan, std::unique_ptr<Endpoint> endpoint,
+                           const SessionOptions& options)
+    : plan_(std::move(plan)),
+      options_(options),
+      endpoint_(std::move(endpoint)),
+      at_(CoordinateOf(plan_->plan().degrees, endpoint_->rank())) {}
+
+absl::StatusOr<std::unique_ptr<ResidentRank>> ResidentRank::Make(std::shared_ptr<const SealedPlan> plan,
+                                                                 std::unique_ptr<Endpoint> endpoint,
+                                                                 const SessionOptions& options) {
+  std::unique_ptr<ResidentRank> rank(new ResidentRank(std::move(plan), std::move(endpoint), options));
+  const Plan& content = rank->plan_->plan();
+  Endpoint& end = *rank->endpoint_;
+  std::vector<uint32_t> all(end.world());
+  for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
+  MESHSEAL_ASSIGN_OR_RETURN(rank->backend_, MakeBackend(options.backend));
+  MESHSEAL_ASSIGN_OR_RETURN(rank->world_,
+                            MakeMessageCommunicator(end, Channel::kWorld, std::move(all), {options.load_deadline}));
+  MESHSEAL_RETURN_IF_ERROR(rank->world_->Reserve(std::max<uint64_t>(end.world() * kMaxGatherBytes, kHandOffBytes)));
+  MESHSEAL_ASSIGN_OR_RETURN(
+      rank->group_,
+      MakeMessageCommunicator(end, Channel::kExpertGroup, GroupOf(content.degrees, MeshGroup::kExpert, end.rank()),
+                              {options.deadline, content.reduce_algorithm}));
+  MESHSEAL_ASSIGN_OR_RETURN(
+      rank->pipeline_,
+      MakeMessageCommunicator(end, Channel::kPipeline, GroupOf(content.degrees, MeshGroup::kPp, end.rank()),
+                              {options.deadline}));
+  return rank;
+}
+
+absl::Status ResidentRank::Prepare(LoadSource& source, size_t peers) {
+  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Open(source)));
+  MESHSEAL_RETURN_IF_ERROR(Preflight(*world_, RecordOf(*plan_, rank(), backend_->name())));
+  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Reserve(source)));
+  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Load(source, peers)));
+  world_->SetDeadline(options_.deadline);
+  return absl::OkStatus();
+}
+
+absl::Status ResidentRank::Open(LoadSource& source) {
+  for (uint32_t c = 0; c < plan_->plan().layer_classes.size(); ++c) {
+    MESHSEAL_ASSIGN_OR_RETURN(RankProgram decode, BindProgram(*plan_, rank(), c, Phase::kDecode));
+    MESHSEAL_ASSIGN_OR_RETURN(RankProgram prefill, BindProgram(*plan_, rank(), c, Phase::kPrefill));
+    decode_.push_back(std::move(decode));
+    prefill_.push_back(std::move(prefill));
+  }
+  MESHSEAL_ASSIGN_OR_RETURN(files_, source.FilesOf(rank()));
+  return absl::OkStatus();
+}
+
+absl::Status ResidentRank::Reserve(LoadSource& source) {
+  const Plan& plan = plan_->plan();
+  const RankMemory& memory = plan.memory[rank()];
+  MESHSEAL_ASSIGN_OR_RETURN(weights_, RankWeights::Reserve(*plan_, rank()));
+  if (source.progress() != nullptr) source.progress()->total.fetch_add(weights_->resident_bytes());
+  MESHSEAL_ASSIGN_OR_RETURN(
+      executor_, RankExecutor::Reserve(WorkBytes(memory), *backend_, *group_, {options_.poison, options_.drain}));
+  if (plan.degrees.pp > 1) MESHSEAL_RETURN_IF_ERROR(pipeline_->Reserve(kHandOffBytes));
+  return group_->Reserve(memory.collective);
+}
+
+absl::Status ResidentRank::Load(LoadSource& source, size_t peers) {
+  MESHSEAL_RETURN_IF_ERROR(weights_->Load(*files_, source.ThreadsOf(peers), source.progress()));
+  files_.reset();
+  return absl::OkStatus();
+}
+
+absl::Status ResidentRank::Run(const LayerCall& call, bool alone, std::vector<RunResult>* results) {
+  MESHSEAL_RETURN_IF_ERROR(RunLayers(call, results));
+  if (alone) return absl::OkStatus();
+  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, absl::OkStatus()));
+  return Collect(call, results);
+}
+
+absl::Status ResidentRank::RunLayers(const LayerCall& call, std::vector<RunResult>* results) {
+  const LayerRange stage = LayersOfStage(plan_->plan(), at_.pp);
+  const auto index_of = [&call](uint32_t layer) {
+    return static_cast<size_t>(std::lower_bound(call.layers.begin(), call.layers.end(), layer) - call.layers.begin());
+  };
+  const size_t first = index_of(stage.first);
+  const size_t last = index_of(stage.last);
+  if (first == last) return absl::OkStatus();
+  for (const Round& round : call.bands.RoundsOf(at_.dp)) {
+    MESHSEAL_RETURN_IF_ERROR(RunRound(call, round, first, last, results));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResidentRank::RunRound(const LayerCall& call, const Round& round, size_t first, size_t last,
+                                    std::vector<RunResult>* results) {
+  const Plan& plan = plan_->plan();
+  const uint32_t dense_group = DenseGroupOf(plan.degrees, at_);
+  const Piece own = round.groups[dense_group];
+  const uint64_t hidden = plan.hidden;
+  // All ranks of a dense group hold the same bits; its first one hands them out. The routing of all groups is the same
+  // on all ranks of the expert group.
+  const bool hands_out_rows = (at_.tp * plan.degrees.ep + at_.ep) % plan.degrees.dense_tp == 0;
+  const bool hands_out_routing = at_.tp == 0 && at_.ep == 0;
+
+  std::vector<uint32_t> group_tokens;
+  if (round.groups.size() > 1) {
+    for (const Piece& group : round.groups) group_tokens.push_back(static_cast<uint32_t>(group.count));
+  }
+  const bool receives = first > 0;
+  const bool sends = last < call.layers.size();
+  const absl::Span<const float> given = call.hidden.subspan(own.first * hidden, own.count * hidden);
+  const absl::Span<float> wanted = call.output.subspan(own.first * hidden, own.count * hidden);
+  if (receives || sends || last - first > 1) rows_.resize(own.count * hidden);
+  const absl::Span<float> between = absl::MakeSpan(rows_);
+  if (receives) {
+    MESHSEAL_RETURN_IF_ERROR(pipeline_->Receive(StageOf(plan, call.layers[first - 1]), BytesIn(between)));
+  }
+  for (size_t i = first; i < last; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    RunResult& result = (*results)[i];
+    RankReport& report = result.ranks[rank()];
+    report.ran = true;
+    const uint32_t layer = call.layers[i];
+    const uint32_t layer_class = *ClassOfLayer(plan, layer);
+    const RankProgram& program = (call.phase == Phase::kDecode ? decode_ : prefill_)[layer_class];
+    const uint64_t top_k = plan.layer_classes[layer_class].top_k;
+
+    StepInput input;
+    input.layer = layer;
+    input.first_token = round.groups.size() == 1 ? own.first : 0;
+    input.tokens = round.tokens;
+    input.group_tokens = group_tokens;
+    input.hidden = i == 0 ? given : between;
+    if (program.route().kind == StepKind::kRouteByTable) input.token_ids = call.token_ids.subspan(own.first, own.count);
+    if (program.route().kind == StepKind::kRouteGiven) {
+      input.routing = {call.routing.experts.subspan(own.first * top_k, own.count * top_k),
+                       call.routing.weights.subspan(own.first * top_k, own.count * top_k)};
+    }
+    StepOutput output;
+    std::vector<int32_t> ids(hands_out_routing ? round.tokens * top_k : 0);
+    std::vector<float> weights(ids.size());
+    output.expert_ids = absl::MakeSpan(ids);
+    output.expert_weights = absl::MakeSpan(weights);
+    if (i + 1 < call.layers.size()) {
+      output.hidden = between;
+    } else if (hands_out_rows) {
+      output.hidden = wanted;
+    }
+    const absl::Status status = executor_->Run(program, *weights_->Layer(layer), input, output, &report.counters);
+    report.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    MESHSEAL_RETURN_IF_ERROR(status);
+    if (hands_out_routing) {
+      size_t slot = 0;
+      for (const Piece& group : round.groups) {
+        std::copy_n(ids.begin() + static_cast<ptrdiff_t>(slot), group.count * top_k,
+                    result.expert_ids.begin() + static_cast<ptrdiff_t>(group.first * top_k));
+        std::copy_n(weights.begin() + static_cast<ptrdiff_t>(slot), group.count * top_k,
+                    result.expert_weights.begin() + static_cast<ptrdiff_t>(group.first * top_k));
+        slot += group.count * top_k;
+      }
+    }
+    if (executor_->drains() && i + 1 < call.layers.size()) {
+      return Refuse(Reason::kStopped, absl::StrCat("a rank was asked to end; all stopped after layer ", layer));
+    }
+  }
+  if (!sends) return absl::OkStatus();
+  return pipeline_->Send(StageOf(plan, call.layers[last]), BytesOf(absl::Span<const float>(between)));
+}
+
+absl::Status ResidentRank::CollectReports(std::vector<RunResult>* results) {
+  const uint32_t world = endpoint_->world();
+  std::vector<WireReport> all(world);
+  for (RunResult& result : *results) {
+    const RankReport& own = result.ranks[rank()];
+    const WireReport report = {own.counters.gate_up_slots, own.counters.down_slots, own.seconds, own.ran ? 1u : 0u};
+    MESHSEAL_RETURN_IF_ERROR(world_->AllGather(BytesOf(absl::MakeConstSpan(&report, 1)), BytesIn(absl::MakeSpan(all))));
+    for (uint32_t i = 0; i < world; ++i) {
+      result.ranks[i].ran = all[i].ran != 0;
+      result.ranks[i].counters = {all[i].gate_up_slots, all[i].down_slots};
+      result.ranks[i].seconds = all[i].seconds;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResidentRank::Collect(const LayerCall& call, std::vector<RunResult>* results) {
+  MESHSEAL_RETURN_IF_ERROR(CollectReports(results));
+  const Plan& plan = plan_->plan();
+  // One message: bytes of `from`'s that lie in the same place on rank 0.
+  const auto collect = [&](uint32_t from, absl::Span<std::byte> bytes) -> absl::Status {
+    if (from == 0) return absl::OkStatus();
+    if (rank() == 0) return world_->Receive(from, bytes);
+    return rank() == from ? world_->Send(0, bytes) : absl::OkStatus();
+  };
+  for (uint32_t replica = 0; replica < plan.degrees.dp; ++replica) {
+    for (const Round& round : call.bands.RoundsOf(replica)) {
+      for (uint32_t group = 0; group < round.groups.size(); ++group) {
+        const Piece& rows = round.groups[group];
+        for (size_t i = 0; i < call.layers.size(); ++i) {
+          RunResult& result = (*results)[i];
+          const uint64_t top_k = plan.layer_classes[*ClassOfLayer(plan, call.layers[i])].top_k;
+          const uint32_t from = RankOf(plan.degrees, {replica, StageOf(plan, call.layers[i]), 0, 0});
+          const uint64_t first = rows.first * top_k;
+          const uint64_t count = rows.count * top_k;
+          MESHSEAL_RETURN_IF_ERROR(collect(from, BytesIn(absl::MakeSpan(result.expert_ids).subspan(first, count))));
+          MESHSEAL_RETURN_IF_ERROR(collect(from, BytesIn(absl::MakeSpan(result.expert_weights).subspan(first, count))));
+        }
+        const uint32_t from =
+            RankOf(plan.degrees, {replica, StageOf(plan, call.layers.back()), 0, 0}) + group * plan.degrees.dense_tp;
+        MESHSEAL_RETURN_IF_ERROR(
+            collect(from, BytesIn(call.output.subspan(rows.first * plan.hidden, rows.count * plan.hidden))));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace meshseal::runtime

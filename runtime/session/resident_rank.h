@@ -1,0 +1,124 @@
+// One rank of a resident model: its stages from OPEN to its last run, on one thread at a time.
+#ifndef MESHSEAL_RUNTIME_SESSION_RESIDENT_RANK_H_
+#define MESHSEAL_RUNTIME_SESSION_RESIDENT_RANK_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/backend/backend.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/endpoint.h"
+#include "runtime/execute/rank_executor.h"
+#include "runtime/program/rank_program.h"
+#include "runtime/session/run_request.h"
+#include "runtime/session/session_options.h"
+#include "runtime/session/token_bands.h"
+#include "runtime/weights/rank_weights.h"
+#include "runtime/weights/weight_files.h"
+#include "schema/mesh_view.h"
+#include "schema/sealed_digests.h"
+#include "schema/sealed_plan.h"
+
+namespace meshseal::runtime {
+
+// What the ranks of a process share while they load, and the checkpoint, opened once where it is the same for all.
+class LoadSource {
+ public:
+  // Reasons: those of ReadDigestsFile, SealedDigests::Open and CheckBound.
+  static absl::StatusOr<std::unique_ptr<LoadSource>> Open(std::shared_ptr<const SealedPlan> plan,
+                                                          const SessionOptions& options);
+
+  absl::StatusOr<std::shared_ptr<const WeightFiles>> FilesOf(uint32_t rank);
+
+  // Threads that each of this process's `ranks` reads with.
+  uint32_t ThreadsOf(size_t ranks) const;
+  LoadProgress* progress() const { return options_.progress; }
+
+ private:
+  LoadSource(std::shared_ptr<const SealedPlan> plan, const SessionOptions& options)
+      : plan_(std::move(plan)), options_(options) {}
+
+  const std::shared_ptr<const SealedPlan> plan_;
+  const SessionOptions& options_;
+  std::optional<SealedDigests> digests_;
+  std::mutex mutex_;
+  std::optional<absl::StatusOr<std::shared_ptr<const WeightFiles>>> files_;  // of all ranks
+};
+
+// Tokens through layers, one after the other, each reading what the one before it gave.
+struct LayerCall {
+  Phase phase = Phase::kInvalid;
+  std::vector<uint32_t> layers;  // ascending, not empty, all with experts
+  TokenBands bands;
+  // As in RunRequest; token ids are read by the layers that route by a table.
+  absl::Span<const float> hidden;
+  absl::Span<float> output;
+  absl::Span<const int32_t> token_ids;
+  Routing routing;
+};
+
+class ResidentRank {
+ public:
+  // The endpoint's rank. Reason kOutOfMemory, kNotBuilt.
+  static absl::StatusOr<std::unique_ptr<ResidentRank>> Make(std::shared_ptr<const SealedPlan> plan,
+                                                            std::unique_ptr<Endpoint> endpoint,
+                                                            const SessionOptions& options);
+
+  uint32_t rank() const { return endpoint_->rank(); }
+
+  // OPEN, PREFLIGHT, RESERVED, STAGED, each with the agreement of the whole world. `peers` are the ranks of this
+  // process.
+  absl::Status Prepare(LoadSource& source, size_t peers);
+
+  // This rank's part of a call: its stage's layers. Whole when all ranks of the world are in this process (`alone`);
+  // otherwise the ranks agree on how it ended, and world rank 0 gets what the others hand out. `results` has one entry
+  // per layer of the call, and each of their `ranks` one per world rank.
+  absl::Status Run(const LayerCall& call, bool alone, std::vector<RunResult>* results);
+
+  // Ends the world for all its ranks.
+  void Abort(const absl::Status& cause) { endpoint_->Abort(cause); }
+
+  uint64_t resident_weight_bytes() const { return weights_->resident_bytes(); }
+  uint64_t work_bytes() const { return executor_->arena_bytes(); }
+
+ private:
+  ResidentRank(std::shared_ptr<const SealedPlan> plan, std::unique_ptr<Endpoint> endpoint,
+               const SessionOptions& options);
+
+  absl::Status Open(LoadSource& source);
+  absl::Status Reserve(LoadSource& source);
+  absl::Status Load(LoadSource& source, size_t peers);
+
+  absl::Status RunLayers(const LayerCall& call, std::vector<RunResult>* results);
+  // The layers [first, last) of the call, which are this stage's, for one round.
+  absl::Status RunRound(const LayerCall& call, const Round& round, size_t first, size_t last,
+                        std::vector<RunResult>* results);
+  // To world rank 0, of what other processes' ranks have run: reports, routings, rows.
+  absl::Status Collect(const LayerCall& call, std::vector<RunResult>* results);
+  absl::Status CollectReports(std::vector<RunResult>* results);
+
+  const std::shared_ptr<const SealedPlan> plan_;
+  const SessionOptions& options_;
+  const std::unique_ptr<Endpoint> endpoint_;  // the groups' below live shorter
+  const Coordinate at_;
+  std::unique_ptr<Communicator> world_;     // agreements of all ranks
+  std::unique_ptr<Communicator> group_;     // the one collective of its expert group
+  std::unique_ptr<Communicator> pipeline_;  // hand-offs between stages
+  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<const WeightFiles> files_;  // until they are loaded
+  std::vector<RankProgram> decode_;           // by layer class
+  std::vector<RankProgram> prefill_;
+  std::optional<RankWeights> weights_;
+  std::optional<RankExecutor> executor_;
+  std::vector<float> rows_;  // between layers
+};
+
+}  // namespace meshseal::runtime
+
+#endif  // MESHSEAL_RUNTIME_SESSION_RESIDENT_RANK_H_

@@ -1,0 +1,48 @@
+// The laws of a communicator over MPI: a program for mpirun, which prints what was broken and ends with 1.
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/message_communicator.h"
+#include "runtime/comm/mpi_world.h"
+#include "tests/ranks/laws.h"
+
+namespace meshseal {
+namespace {
+
+std::vector<std::string> Broken(runtime::MpiWorld& world) {
+  std::vector<std::string> broken;
+  std::vector<uint32_t> members(world.size());
+  std::iota(members.begin(), members.end(), 0u);
+  for (const ReduceAlgorithm algorithm :
+       {ReduceAlgorithm::kGatherThenSum, ReduceAlgorithm::kExchangeThenSum, ReduceAlgorithm::kTransport}) {
+    const auto ends = world.Connect(world.size());
+    if (!ends.ok()) return {std::string(ends.status().message())};
+    const auto group = runtime::MakeMessageCommunicator(*ends->front(), runtime::Channel::kExpertGroup, members,
+                                                        {std::chrono::seconds(60), algorithm});
+    if (!group.ok() || !(*group)->Reserve(support::kLawBytes).ok()) return {"no communicator"};
+    for (uint64_t seed = 0; seed < 5; ++seed) {
+      for (std::string& law : support::BrokenLaws(**group, algorithm, seed)) broken.push_back(std::move(law));
+    }
+  }
+  return broken;
+}
+
+int Main() {
+  const auto world = runtime::MpiWorld::Start(nullptr);
+  if (!world.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(world.status().message()).c_str());
+    return 1;
+  }
+  const std::vector<std::string> broken = Broken(**world);
+  for (const std::string& law : broken) std::fprintf(stderr, "%s\n", law.c_str());
+  (*world)->Finish(broken.empty() ? 0 : 1, broken.empty() ? "" : broken.front());
+  return broken.empty() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace meshseal
+
+int main() { return meshseal::Main(); }

@@ -1,0 +1,67 @@
+#include "tools/run/rank_launch.h"
+
+#include <csignal>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/comm/inproc.h"
+#include "schema/reason.h"
+#include "schema/status_macros.h"
+#ifdef MESHSEAL_MPI
+#include "runtime/comm/mpi_world.h"
+#endif
+
+namespace meshseal::tools {
+namespace {
+
+std::atomic<bool> stop_requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+extern "C" void RequestStop(int signal) {
+  if (stop_requested.exchange(true)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
+
+}  // namespace
+
+const std::atomic<bool>* StopRequested() {
+  static const bool installed = [] {
+    std::signal(SIGTERM, RequestStop);
+    std::signal(SIGINT, RequestStop);
+    return true;
+  }();
+  static_cast<void>(installed);
+  return &stop_requested;
+}
+
+absl::StatusOr<RankLaunch> RankLaunch::Start(absl::string_view ranks) {
+  RankLaunch launch;
+  if (ranks == "inproc") {
+    launch.world_ = runtime::MakeInprocWorld();
+    return launch;
+  }
+#ifdef MESHSEAL_MPI
+  if (ranks == "mpi") {
+    MESHSEAL_ASSIGN_OR_RETURN(launch.mpi_, runtime::MpiWorld::Start(StopRequested()));
+    launch.world_ = launch.mpi_;
+    launch.rank_ = launch.mpi_->rank();
+    return launch;
+  }
+  constexpr absl::string_view kBuilt = "'inproc' and 'mpi'";
+#else
+  constexpr absl::string_view kBuilt = "'inproc'";
+#endif
+  return Refuse(Reason::kNotBuilt, absl::StrCat("ranks '", ranks, "' are not built, this version has ", kBuilt));
+}
+
+void RankLaunch::Finish(int exit_code, absl::string_view cause) {
+#ifdef MESHSEAL_MPI
+  if (mpi_ != nullptr) mpi_->Finish(exit_code, cause);
+#else
+  static_cast<void>(exit_code);
+  static_cast<void>(cause);
+#endif
+}
+
+}  // namespace meshseal::tools

@@ -1,0 +1,47 @@
+// How the ranks of a command are started, and how they end together.
+#ifndef MESHSEAL_TOOLS_RUN_RANK_LAUNCH_H_
+#define MESHSEAL_TOOLS_RUN_RANK_LAUNCH_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/comm/endpoint.h"
+
+namespace meshseal::runtime {
+class MpiWorld;
+}
+
+namespace meshseal::tools {
+
+// Set by SIGTERM and SIGINT from the first call on: all ranks then stop together before their next step. A second
+// signal ends the process at once.
+const std::atomic<bool>* StopRequested();
+
+class RankLaunch {
+ public:
+  // `ranks` is inproc or mpi. Reason kNotBuilt for another word, and those of MpiWorld::Start.
+  static absl::StatusOr<RankLaunch> Start(absl::string_view ranks);
+
+  const std::shared_ptr<runtime::RankWorld>& world() const { return world_; }
+
+  // Whether this process has world rank 0: it alone writes results.
+  bool is_first() const { return rank_ == 0; }
+  uint32_t rank() const { return rank_; }
+  bool is_alone() const { return mpi_ == nullptr; }
+
+  // Ends the launch with the command's exit code and the reason for it. Does not return where others are ended, too.
+  void Finish(int exit_code, absl::string_view cause);
+
+ private:
+  std::shared_ptr<runtime::RankWorld> world_;
+  std::shared_ptr<runtime::MpiWorld> mpi_;  // null: this process is alone
+  uint32_t rank_ = 0;
+};
+
+}  // namespace meshseal::tools
+
+#endif  // MESHSEAL_TOOLS_RUN_RANK_LAUNCH_H_
