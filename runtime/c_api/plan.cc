@@ -1,3 +1,4 @@
+#include <memory>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -37,21 +38,25 @@ absl::StatusOr<Policy> PolicyOf(const meshseal_policy* given) {
   return policy;
 }
 
-absl::StatusOr<SealedPlan> Open(const void* bytes, size_t size, const void* signature, size_t signature_size,
-                                const meshseal_policy* policy) {
+absl::StatusOr<std::unique_ptr<meshseal_plan>> Open(const void* bytes, size_t size, const void* signature,
+                                                    size_t signature_size, const meshseal_policy* policy) {
   MESHSEAL_RETURN_IF_ERROR(CheckGiven(bytes, "bytes"));
   if (signature_size != 0) MESHSEAL_RETURN_IF_ERROR(CheckGiven(signature, "signature"));
-  MESHSEAL_ASSIGN_OR_RETURN(const Policy asked, PolicyOf(policy));
+  MESHSEAL_ASSIGN_OR_RETURN(Policy asked, PolicyOf(policy));
   std::optional<absl::string_view> signature_text;
   if (signature != nullptr) signature_text = absl::string_view(static_cast<const char*>(signature), signature_size);
-  return SealedPlan::Open(absl::string_view(static_cast<const char*>(bytes), size), asked, signature_text);
+  MESHSEAL_ASSIGN_OR_RETURN(
+      SealedPlan opened,
+      SealedPlan::Open(absl::string_view(static_cast<const char*>(bytes), size), asked, signature_text));
+  return std::make_unique<meshseal_plan>(std::move(opened), std::move(asked));
 }
 
 }  // namespace
 }  // namespace meshseal::runtime::c_api
 
-meshseal_plan::meshseal_plan(meshseal::SealedPlan opened)
+meshseal_plan::meshseal_plan(meshseal::SealedPlan opened, meshseal::Policy asked)
     : sealed(std::move(opened)),
+      policy(std::move(asked)),
       id(meshseal::HexOf(sealed.id())),
       serial(sealed.serial()),
       signer(sealed.signer()),
@@ -72,8 +77,9 @@ meshseal_error* meshseal_plan_open(const void* bytes, size_t size, const void* s
   namespace c_api = meshseal::runtime::c_api;
   return c_api::Call([&]() -> absl::Status {
     MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(plan, "plan"));
-    MESHSEAL_ASSIGN_OR_RETURN(meshseal::SealedPlan opened, c_api::Open(bytes, size, signature, signature_size, policy));
-    *plan = new meshseal_plan(std::move(opened));
+    MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<meshseal_plan> opened,
+                              c_api::Open(bytes, size, signature, signature_size, policy));
+    *plan = opened.release();
     return absl::OkStatus();
   });
 }

@@ -8,13 +8,15 @@
 #include <vector>
 
 #include "runtime/include/meshseal/meshseal.h"
+#include "schema/policy.h"
 #include "schema/sealed_plan.h"
 
 // What the handle answers is copied, so that it still does when a session has taken the plan.
 struct meshseal_plan {
-  explicit meshseal_plan(meshseal::SealedPlan opened);
+  meshseal_plan(meshseal::SealedPlan opened, meshseal::Policy asked);
 
   meshseal::SealedPlan sealed;  // moved from when a session has taken it
+  meshseal::Policy policy;      // that it was opened with
   std::string id;
   uint64_t serial;
   std::optional<meshseal::Signer> signer;

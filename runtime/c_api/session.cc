@@ -119,6 +119,7 @@ meshseal_error* meshseal_session_create(meshseal_plan* plan, const meshseal_sess
     MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(plan, "plan"));
     MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(session, "session"));
     MESHSEAL_ASSIGN_OR_RETURN(meshseal::runtime::SessionOptions asked, c_api::OptionsOf(options));
+    asked.policy = plan->policy;
     auto made = std::make_unique<meshseal_session>();
     MESHSEAL_ASSIGN_OR_RETURN(made->session,
                               meshseal::runtime::Session::Create(std::move(plan->sealed), std::move(asked)));
@@ -135,6 +136,7 @@ meshseal_error* meshseal_session_replace(meshseal_session* session, meshseal_pla
     MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(plan, "plan"));
     MESHSEAL_RETURN_IF_ERROR(c_api::CheckGiven(model, "model"));
     MESHSEAL_ASSIGN_OR_RETURN(meshseal::runtime::SessionOptions asked, c_api::OptionsOf(options));
+    asked.policy = plan->policy;
     MESHSEAL_ASSIGN_OR_RETURN(const meshseal::runtime::ModelHandle handle,
                               session->session->Replace(std::move(plan->sealed), std::move(asked)));
     *model = handle.generation;

@@ -1,37 +1,36 @@
 // What all ranks must agree on before anything is reserved.
+//
+// Every rank sends its record (rank_record.h) and compares those of all, by the rules of preflight_fields.def:
+//  - identical: the same everywhere; where it is the digest of a text, the texts are exchanged to name what differs;
+//  - running: identical, and the number of ranks that are there;
+//  - place, from plan: what the rank's place in the communicator and the plan make of it;
+//  - hosts: ranks of one node are on one machine and those of different nodes are not, unless emulated;
+//  - own device: different for all ranks, unless emulated;
+//  - charged: at least what the plan charges, of a device, or of a host for all ranks on it together;
+//  - unique: different for all ranks;
+//  - proven: between hosts, every rank proves that it knows the job key, or says that the network is isolated;
+//  - shown: for messages alone.
 #ifndef MESHSEAL_RUNTIME_SESSION_PREFLIGHT_H_
 #define MESHSEAL_RUNTIME_SESSION_PREFLIGHT_H_
 
-#include <array>
-#include <cstdint>
-
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/session/rank_record.h"
 #include "schema/sealed_plan.h"
-#include "schema/sha256.h"
 
 namespace meshseal::runtime {
 
-// The version of this record and of the protocol behind it.
-inline constexpr uint32_t kProtocol = 1;
+// Collective over the world. The verdict is the same on each rank; only of a wrong proof each names the ranks that it
+// cannot believe. Reasons: kWorldSize for another number of ranks than the plan's, kRankRecord for what ranks differ in
+// or what contradicts the plan, which the text names with all values and the ranks that hold each, kOutOfMemory for a
+// device or host with less memory than the plan charges, kJobKey; those of the communicator.
+absl::Status Preflight(Communicator& world, const SealedPlan& plan, const RankStatement& own);
 
-// One rank's side, of a fixed size. All fields but `rank` are the same on all ranks.
-struct RankRecord {
-  uint32_t protocol = kProtocol;
-  uint32_t world = 0;
-  uint32_t rank = 0;
-  Sha256Digest plan_id{};
-  Sha256Digest execution_fingerprint{};
-  std::array<char, 16> backend{};  // its name, cut and padded with zeros
-};
+// Whether ranks of `plan` are meant to be on different hosts. Such a run needs a job key or an isolated network.
+bool SpansHosts(const Plan& plan, bool emulate);
 
-RankRecord RecordOf(const SealedPlan& plan, uint32_t rank, absl::string_view backend);
-
-// Collective over the world. Compares the records of all ranks; the verdict is the same on each of them.
-// Reasons: kWorldSize for another number of ranks than the plan's, kRankRecord for a field that differs,
-// which the text names with both values and the ranks that hold each; those of the communicator.
-absl::Status Preflight(Communicator& world, const RankRecord& own);
+// What of that a process knows before it says anything to its peers. Reason kJobKey.
+absl::Status CheckNetworkTrust(const Plan& plan, bool emulate, bool has_job_key, bool isolated_network);
 
 }  // namespace meshseal::runtime
 

@@ -14,6 +14,7 @@
 #include "runtime/program/executed.h"
 #include "runtime/program/rank_facts.h"
 #include "runtime/session/check_request.h"
+#include "runtime/session/preflight.h"
 #include "schema/mesh_view.h"
 #include "schema/plan.h"
 #include "schema/reason.h"
@@ -41,6 +42,8 @@ absl::Status CheckOptions(const Plan& plan, const SessionOptions& options) {
                   absl::StrCat(options.weights.size(), " weights folders for ", world, " ranks, expected ",
                                synthetic ? "none" : "one for all or one per rank"));
   }
+  MESHSEAL_RETURN_IF_ERROR(
+      CheckNetworkTrust(plan, options.emulate, options.job_key.has_value(), options.isolated_network));
   if (synthetic || options.unverified_weights || !options.digests.empty()) return absl::OkStatus();
   return Refuse(Reason::kWeightsUnverified,
                 BindsWeights(plan)

@@ -13,7 +13,9 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/message_communicator.h"
 #include "runtime/program/rank_facts.h"
+#include "runtime/session/local_facts.h"
 #include "runtime/session/preflight.h"
+#include "runtime/session/rank_record.h"
 #include "schema/plan.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
@@ -37,6 +39,21 @@ absl::Span<std::byte> BytesIn(absl::Span<T> elements) {
 uint32_t StageOf(const Plan& plan, uint32_t layer) {
   return static_cast<uint32_t>(std::upper_bound(plan.stage_ends.begin(), plan.stage_ends.end(), layer) -
                                plan.stage_ends.begin());
+}
+
+// What of the preflight's record neither the plan nor the machine says.
+RankFacts FactsOf(const Plan& plan, const SessionOptions& options, const LocalFacts& local, absl::string_view backend) {
+  RankFacts facts;
+  facts.local = local;
+  facts.backend = std::string(backend);
+  if (options.world->transport() == Transport::kMpi) facts.mpi_version = options.world->library();
+  facts.policy =
+      absl::StrCat(PolicyText(options.policy), "unverified-weights ", options.unverified_weights ? "yes" : "no", "\n");
+  if (!options.digests.empty()) facts.weights_digests = plan.weights_digest;
+  facts.emulate = options.emulate;
+  facts.job_key = options.job_key;
+  facts.isolated_network = options.isolated_network;
+  return facts;
 }
 
 // What a rank tells of a layer that it ran.
@@ -108,7 +125,10 @@ absl::StatusOr<std::unique_ptr<ResidentRank>> ResidentRank::Make(std::shared_ptr
 
 absl::Status ResidentRank::Prepare(LoadSource& source, size_t peers) {
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Open(source)));
-  MESHSEAL_RETURN_IF_ERROR(Preflight(*world_, RecordOf(*plan_, rank(), backend_->name())));
+  const absl::StatusOr<LocalFacts> local = CollectLocalFacts();
+  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, local.status()));
+  const RankFacts facts = FactsOf(plan_->plan(), options_, *local, backend_->name());
+  MESHSEAL_RETURN_IF_ERROR(Preflight(*world_, *plan_, StatementOf(*plan_, rank(), facts)));
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Reserve(source)));
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Load(source, peers)));
   world_->SetDeadline(options_.deadline);

@@ -7,11 +7,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/endpoint.h"
+#include "runtime/session/job_key.h"
 #include "runtime/weights/rank_weights.h"
+#include "schema/policy.h"
 
 namespace meshseal::runtime {
 
@@ -29,6 +32,11 @@ struct SessionOptions {
   std::shared_ptr<RankWorld> world;
   // Run a plan whose mesh has another transport than `world` all the same.
   bool emulate = false;
+  // The policy that the plan was opened with: all ranks must have been given the same.
+  Policy policy;
+  // Between hosts, one of these: the secret that all ranks share, or that nobody else is on the network.
+  std::optional<JobKey> job_key;
+  bool isolated_network = false;
   // The longest wait for a peer in a run, and while a session is made, where peers read their weights
   // meanwhile.
   std::chrono::milliseconds deadline{30'000};

@@ -183,49 +183,5 @@ TEST(CommunicatorTest, AgreementNamesTheFirstCause) {
   });
 }
 
-TEST(PreflightTest, AFieldThatDiffersIsNamedOnAllRanks) {
-  support::PlanNumbers n;
-  n.ep = 3;
-  const SealedPlan plan = support::BuildSealedPlan(n);
-  const auto expect = [&](auto change, const std::string& text, std::optional<Reason> reason) {
-    const Ends ends = Group(3, milliseconds(20'000), ReduceAlgorithm::kGatherThenSum, 0);
-    OnAll(ends, [&](Communicator& c) {
-      RankRecord record = RecordOf(plan, c.rank(), "reference");
-      change(record);
-      const absl::Status status = Preflight(c, record);
-      EXPECT_EQ(status.message(), text);
-      EXPECT_EQ(ReasonOf(status), reason);
-    });
-  };
-  expect([](RankRecord&) {}, "", std::nullopt);
-  const std::string id = HexOf(plan.id());
-  const std::string other = absl::StrCat(id[0] == '0' ? "1" : "0", id.substr(1));
-  expect(
-      [&](RankRecord& r) {
-        if (r.rank == 1) r.plan_id = *DigestFromHex(other);
-      },
-      absl::StrCat("preflight: plan id is ", id, " on ranks 0, 2 and ", other, " on ranks 1"), Reason::kRankRecord);
-  const std::string fingerprint = HexOf(plan.plan().execution_fingerprint);
-  expect(
-      [&](RankRecord& r) {
-        if (r.rank != 0) r.execution_fingerprint = *DigestFromHex(other);
-      },
-      absl::StrCat("preflight: execution fingerprint is ", fingerprint, " on ranks 0 and ", other, " on ranks 1, 2"),
-      Reason::kRankRecord);
-  expect(
-      [](RankRecord& r) {
-        if (r.rank == 2) r.backend = {'c', 'p', 'u'};
-      },
-      "preflight: backend is reference on ranks 0, 1 and cpu on ranks 2", Reason::kRankRecord);
-  expect(
-      [](RankRecord& r) {
-        if (r.rank == 2) r.protocol = 9;
-      },
-      "preflight: protocol is 1 on ranks 0, 1 and 9 on ranks 2", Reason::kRankRecord);
-  expect([](RankRecord& r) { r.world = 4; }, "preflight: the plan's world is 4 ranks, 3 are running",
-         Reason::kWorldSize);
-  expect([](RankRecord& r) { r.rank = 0; }, "preflight: rank 1 says that it is rank 0", Reason::kRankRecord);
-}
-
 }  // namespace
 }  // namespace meshseal::runtime

@@ -15,6 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 #include "runtime/program/rank_facts.h"
+#include "runtime/session/job_key.h"
 #include "runtime/session/session.h"
 #include "schema/format_text.h"
 #include "schema/load_profile.h"
@@ -53,6 +54,8 @@ struct RunFlags {
   std::string backend = "reference";
   std::string ranks = "inproc";
   bool emulate = false;
+  std::string job_key;
+  bool isolated_network = false;
   bool dry_run = false;
   uint32_t deadline_seconds = 30;
   std::vector<uint32_t> rank_tokens;
@@ -236,6 +239,11 @@ absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::strin
   options.world = launch.world();
   options.drain = StopRequested();
   options.emulate = flags.emulate;
+  options.policy = policy;
+  if (!flags.job_key.empty()) {
+    MESHSEAL_ASSIGN_OR_RETURN(options.job_key, runtime::JobKey::Read(flags.job_key));
+  }
+  options.isolated_network = flags.isolated_network;
   options.deadline = std::chrono::seconds(flags.deadline_seconds);
   std::string loaded;
   MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Session> session, [&] {
@@ -318,6 +326,7 @@ int RunAsRank(const RunFlags& flags) {
   absl::StatusOr<RankLaunch> launch = RankLaunch::Start(flags.ranks);
   if (!launch.ok()) return Report("run", launch.status());
   std::string plan_id;
+  if (!launch->identity().empty()) std::fprintf(stderr, "%s\n", launch->identity().c_str());
   status = RunPlan(flags, *launch, &plan_id);
   const int exit_code = Report("run", status);
   if (!status.ok() && !flags.error_file.empty()) {
@@ -381,6 +390,9 @@ int Main(int argc, char** argv) {
                          "for a precomputed routing: r.safetensors as --routing-output writes");
   run_command.add_option("--deadline", run.deadline_seconds, "longest wait for a peer, in seconds");
   run_command.add_option("--error-file", run.error_file, "on failure, write rank, reason and text: e-{rank}.json");
+  run_command.add_option("--job-key", run.job_key, "between hosts: file that all ranks have, 32 bytes or more");
+  run_command.add_flag("--isolated-network", run.isolated_network, "between hosts: nobody else is on the network")
+      ->excludes("--job-key");
   run_command.add_flag("--dry-run", run.dry_run, "bind, agree, reserve and load; run nothing");
 
   CompareFlags compare;

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/comm/inproc.h"
+#include "runtime/launch/environment.h"
+#include "runtime/launch/launch_identity.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
 #ifdef MESHSEAL_MPI
@@ -43,7 +45,15 @@ absl::StatusOr<RankLaunch> RankLaunch::Start(absl::string_view ranks) {
   }
 #ifdef MESHSEAL_MPI
   if (ranks == "mpi") {
+    MESHSEAL_ASSIGN_OR_RETURN(const std::optional<runtime::LaunchIdentity> identity,
+                              runtime::ResolveLaunchIdentity(runtime::ProcessEnvironment()));
     MESHSEAL_ASSIGN_OR_RETURN(launch.mpi_, runtime::MpiWorld::Start(StopRequested()));
+    const absl::Status same = runtime::CheckAgainstMpi(identity, launch.mpi_->rank(), launch.mpi_->size());
+    if (!same.ok()) {
+      launch.mpi_->Finish(RowOf(*ReasonOf(same)).exit_code, same.message());
+      return same;
+    }
+    launch.identity_ = identity.has_value() ? runtime::IdentityText(*identity) : "rank 0 of 1, by no launcher";
     launch.world_ = launch.mpi_;
     launch.rank_ = launch.mpi_->rank();
     return launch;

@@ -23,7 +23,8 @@ const std::atomic<bool>* StopRequested();
 
 class RankLaunch {
  public:
-  // `ranks` is inproc or mpi. Reason kNotBuilt for another word, and those of MpiWorld::Start.
+  // `ranks` is inproc or mpi. Reasons: kNotBuilt for another word, those of ResolveLaunchIdentity, MpiWorld::Start and
+  // CheckAgainstMpi.
   static absl::StatusOr<RankLaunch> Start(absl::string_view ranks);
 
   const std::shared_ptr<runtime::RankWorld>& world() const { return world_; }
@@ -31,7 +32,8 @@ class RankLaunch {
   // Whether this process has world rank 0: it alone writes results.
   bool is_first() const { return rank_ == 0; }
   uint32_t rank() const { return rank_; }
-  bool is_alone() const { return mpi_ == nullptr; }
+  // Who this process is and who says so, for people; "" where it is alone.
+  const std::string& identity() const { return identity_; }
 
   // Ends the launch with the command's exit code and the reason for it. Does not return where others are ended, too.
   void Finish(int exit_code, absl::string_view cause);
@@ -40,6 +42,7 @@ class RankLaunch {
   std::shared_ptr<runtime::RankWorld> world_;
   std::shared_ptr<runtime::MpiWorld> mpi_;  // null: this process is alone
   uint32_t rank_ = 0;
+  std::string identity_;
 };
 
 }  // namespace meshseal::tools

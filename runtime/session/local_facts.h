@@ -1,0 +1,37 @@
+// What a rank finds out about the process and the machine it runs on, for the preflight.
+#ifndef MESHSEAL_RUNTIME_SESSION_LOCAL_FACTS_H_
+#define MESHSEAL_RUNTIME_SESSION_LOCAL_FACTS_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "schema/sha256.h"
+
+namespace meshseal::runtime {
+
+using Nonce = std::array<uint8_t, 16>;
+
+// Texts of several lines are "NAME VALUE" lines, so that a message can name the one that differs.
+struct LocalFacts {
+  std::string host;          // its name, for messages
+  Sha256Digest machine{};    // of its boot id: the same for all processes of a machine, also in containers
+  uint64_t free_memory = 0;  // bytes that the host can give without swapping
+  std::string build;         // lines: version, compiler and what of its options changes results
+  std::string numerics;      // lines: what libm computes with
+  std::string environment;   // lines: ComparedEnvironment of this process
+  Nonce nonce{};             // fresh
+};
+
+// Reason kUsage where the machine does not tell.
+absl::StatusOr<LocalFacts> CollectLocalFacts();
+
+// The line "MemAvailable: N kB" of /proc/meminfo, in bytes; nothing where there is none.
+std::optional<uint64_t> AvailableMemory(absl::string_view meminfo);
+
+}  // namespace meshseal::runtime
+
+#endif  // MESHSEAL_RUNTIME_SESSION_LOCAL_FACTS_H_
