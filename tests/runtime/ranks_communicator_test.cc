@@ -17,34 +17,19 @@
 #include "runtime/session/preflight.h"
 #include "schema/reason.h"
 #include "tests/ranks/laws.h"
-#include "tests/support/plan_builder.h"
+#include "tests/support/inproc_group.h"
 
 namespace meshseal::runtime {
 namespace {
 
 using std::chrono::milliseconds;
 
-// The ends of a group of a world. Members go first.
-struct Ends {
-  std::vector<std::unique_ptr<Endpoint>> endpoints;
-  std::vector<std::unique_ptr<Communicator>> members;
+using Ends = support::InprocGroup;
 
-  const std::unique_ptr<Communicator>& operator[](size_t member) const { return members[member]; }
-};
-
-// World ranks `first`, `first` + 1, ... so that a member's number is never mistaken for its rank.
+// World ranks 10, 11, ... so that a member's number is never mistaken for its rank.
 Ends Group(uint32_t size, milliseconds deadline = milliseconds(20'000),
-           ReduceAlgorithm algorithm = ReduceAlgorithm::kGatherThenSum, uint32_t first = 10) {
-  Ends ends;
-  ends.endpoints = MakeInprocEndpoints(first + size);
-  std::vector<uint32_t> members;
-  for (uint32_t i = 0; i < size; ++i) members.push_back(first + i);
-  for (const uint32_t rank : members) {
-    ends.members.push_back(
-        MakeMessageCommunicator(*ends.endpoints[rank], Channel::kExpertGroup, members, {deadline, algorithm}).value());
-    EXPECT_TRUE(ends.members.back()->Reserve(support::kLawBytes).ok());
-  }
-  return ends;
+           ReduceAlgorithm algorithm = ReduceAlgorithm::kGatherThenSum) {
+  return support::MakeInprocGroup(size, {deadline, algorithm}, 10, support::kLawBytes);
 }
 
 // Runs `work` for every member on a thread of its own.
@@ -140,7 +125,7 @@ TEST(CommunicatorTest, AMemberThatDoesNotComeIsNamed) {
   EXPECT_EQ(ReasonOf(statuses[first ? 2 : 0]), Reason::kPeerFailed);
   // The late one does not complete a call that the others gave up.
   std::vector<std::byte> all(3);
-  const absl::Status late = ends[1]->AllGather({std::byte{1}}, absl::MakeSpan(all));
+  const absl::Status late = ends[1].AllGather({std::byte{1}}, absl::MakeSpan(all));
   EXPECT_EQ(late.message(), absl::StrCat("rank ", first ? 10 : 12, " failed first: ", text));
   EXPECT_EQ(ReasonOf(late), Reason::kPeerFailed);
 }

@@ -12,14 +12,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/comm/inproc.h"
-#include "runtime/comm/message_communicator.h"
 #include "runtime/execute/rank_executor.h"
 #include "runtime/reference/reference_backend.h"
 #include "runtime/weights/rank_weights.h"
 #include "runtime/weights/weight_files.h"
 #include "schema/reason.h"
 #include "tests/support/checkpoint_writer.h"
+#include "tests/support/inproc_group.h"
 #include "tests/support/plan_builder.h"
 
 namespace meshseal::runtime {
@@ -52,54 +51,20 @@ class SpoiledBackend : public ReferenceBackend {
   }
 };
 
-// Passes everything on and keeps what its rank gave to the last sum.
-class SpyCommunicator : public Communicator {
+// Keeps what its rank gave to the last sum.
+class SpyCommunicator : public support::PassingCommunicator {
  public:
-  explicit SpyCommunicator(Communicator& real) : real_(real) {}
+  using PassingCommunicator::PassingCommunicator;
 
   std::vector<float> addend;
   StatusLane lane;
 
-  absl::Span<const uint32_t> members() const override { return real_.members(); }
-  uint32_t rank() const override { return real_.rank(); }
-  absl::Status Reserve(uint64_t bytes) override { return real_.Reserve(bytes); }
   absl::Status AllReduceSum(absl::Span<const float> own, const StatusLane& own_lane, absl::Span<float> sum,
                             StatusLane* lane_sum) override {
     addend.assign(own.begin(), own.end());
     lane = own_lane;
-    return real_.AllReduceSum(own, own_lane, sum, lane_sum);
+    return PassingCommunicator::AllReduceSum(own, own_lane, sum, lane_sum);
   }
-  absl::Status AllGather(absl::Span<const std::byte> own, absl::Span<std::byte> all) override {
-    return real_.AllGather(own, all);
-  }
-  absl::Status AllReduceSum(absl::Span<const int64_t> own, const StatusLane& own_lane, absl::Span<int64_t> sum,
-                            StatusLane* lane_sum) override {
-    return real_.AllReduceSum(own, own_lane, sum, lane_sum);
-  }
-  absl::Status ReduceScatterSum(absl::Span<const float> own, absl::Span<const Piece> pieces, const StatusLane& own_lane,
-                                absl::Span<float> piece, StatusLane* lane_sum) override {
-    addend.assign(own.begin(), own.end());
-    lane = own_lane;
-    return real_.ReduceScatterSum(own, pieces, own_lane, piece, lane_sum);
-  }
-  absl::Status ReduceScatterSum(absl::Span<const int64_t> own, absl::Span<const Piece> pieces,
-                                const StatusLane& own_lane, absl::Span<int64_t> piece, StatusLane* lane_sum) override {
-    return real_.ReduceScatterSum(own, pieces, own_lane, piece, lane_sum);
-  }
-  absl::Status AllGather(absl::Span<const std::byte> own, absl::Span<const Piece> pieces,
-                         absl::Span<std::byte> all) override {
-    return real_.AllGather(own, pieces, all);
-  }
-  absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received) override {
-    return real_.AllToAll(sent, received);
-  }
-  absl::Status Send(uint32_t member, absl::Span<const std::byte> bytes) override { return real_.Send(member, bytes); }
-  absl::Status Receive(uint32_t member, absl::Span<std::byte> bytes) override { return real_.Receive(member, bytes); }
-  void SetDeadline(std::chrono::milliseconds deadline) override { real_.SetDeadline(deadline); }
-  void Abort(const absl::Status& cause) override { real_.Abort(cause); }
-
- private:
-  Communicator& real_;
 };
 
 struct RankRun {
@@ -120,10 +85,7 @@ class World {
     support::WriteCheckpoint(folder_.path(), RandomCheckpoint(plan_.plan(), 2));
     std::vector<uint32_t> members;
     for (uint32_t rank = 0; rank < numbers.ep; ++rank) members.push_back(rank);
-    endpoints_ = MakeInprocEndpoints(numbers.ep);
-    for (const uint32_t rank : members) {
-      groups_.push_back(MakeMessageCommunicator(*endpoints_[rank], Channel::kExpertGroup, members, {deadline}).value());
-    }
+    group_ = support::MakeInprocGroup(numbers.ep, {deadline});
     absl::StatusOr<WeightFiles> files = WeightFiles::Open(plan_, folder_.path(), nullptr);
     EXPECT_TRUE(files.ok()) << files.status();
     for (const uint32_t rank : members) {
@@ -138,7 +100,7 @@ class World {
     for (uint32_t rank = 0; rank < runs.size(); ++rank) {
       threads.emplace_back([&, rank] {
         const RankProgram program = BindProgram(plan_, rank, 0, phase).value();
-        SpyCommunicator group(*groups_[rank]);
+        SpyCommunicator group(group_[rank]);
         EXPECT_TRUE(group.Reserve(plan_.plan().memory[rank].collective).ok());
         RankExecutor executor = RankExecutor::Reserve(program.arena_bytes(), backends[rank], group, {}).value();
         RankRun& run = runs[rank];
@@ -163,8 +125,7 @@ class World {
  private:
   const std::vector<float> hidden_;
   const support::TempFolder folder_;
-  std::vector<std::unique_ptr<Endpoint>> endpoints_;
-  std::vector<std::unique_ptr<Communicator>> groups_;
+  support::InprocGroup group_;
   std::vector<RankWeights> weights_;
 };
 
@@ -319,10 +280,9 @@ TEST(RankExecutorTest, SizesAreRefused) {
   n.decode_tokens = 4;
   const SealedPlan plan = support::BuildSealedPlan(n);
   const RankProgram program = BindProgram(plan, 0, 0, Phase::kDecode).value();
-  const auto endpoints = MakeInprocEndpoints(1);
-  const auto group = MakeMessageCommunicator(*endpoints[0], Channel::kExpertGroup, {0}, {}).value();
+  const support::InprocGroup group = support::MakeInprocGroup(1);
   ReferenceBackend backend;
-  RankExecutor executor = RankExecutor::Reserve(program.arena_bytes(), backend, *group, {}).value();
+  RankExecutor executor = RankExecutor::Reserve(program.arena_bytes(), backend, group[0], {}).value();
   const LayerWeights weights;
   StepCounters counters;
   std::vector<float> rows(5 * n.hidden);

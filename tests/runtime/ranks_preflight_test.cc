@@ -17,13 +17,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/comm/inproc.h"
 #include "runtime/session/preflight.h"
 #include "runtime/session/rank_record.h"
 #include "runtime/session/session.h"
 #include "schema/fingerprint.h"
 #include "schema/reason.h"
 #include "tests/support/checkpoint_writer.h"
+#include "tests/support/inproc_group.h"
 #include "tests/support/open_unsigned.h"
 #include "tests/support/plan_builder.h"
 
@@ -96,47 +96,35 @@ std::vector<RankStatement> Statements(const SealedPlan& plan, uint32_t ranks, co
 }
 
 // An end whose gathers a test may change: what goes in, and what came out.
-class ChangedEnd : public Communicator {
+class ChangedEnd : public support::PassingCommunicator {
  public:
   using Before = std::function<void(int gather, std::string& own)>;
   using After = std::function<void(int gather, std::string& all)>;
 
   ChangedEnd(std::unique_ptr<Communicator> end, Before before, After after)
-      : end_(std::move(end)), before_(std::move(before)), after_(std::move(after)) {}
+      : PassingCommunicator(std::move(end)), before_(std::move(before)), after_(std::move(after)) {}
 
-  absl::Span<const uint32_t> members() const override { return end_->members(); }
-  uint32_t rank() const override { return end_->rank(); }
-  absl::Status Reserve(uint64_t elements) override { return end_->Reserve(elements); }
-  absl::Status AllReduceSum(absl::Span<const float> addend, const StatusLane& lane, absl::Span<float> sum,
-                            StatusLane* lane_sum) override {
-    return end_->AllReduceSum(addend, lane, sum, lane_sum);
-  }
   absl::Status AllGather(absl::Span<const std::byte> own, absl::Span<std::byte> all) override {
     std::string sent(reinterpret_cast<const char*>(own.data()), own.size());
     if (before_) before_(gathers_, sent);
-    const absl::Status status = end_->AllGather({reinterpret_cast<const std::byte*>(sent.data()), sent.size()}, all);
+    const absl::Status status =
+        PassingCommunicator::AllGather({reinterpret_cast<const std::byte*>(sent.data()), sent.size()}, all);
     std::string got(reinterpret_cast<const char*>(all.data()), all.size());
     if (after_) after_(gathers_, got);
     std::memcpy(all.data(), got.data(), got.size());
     ++gathers_;
     return status;
   }
-  void Abort(const absl::Status& cause) override { end_->Abort(cause); }
 
  private:
-  std::unique_ptr<Communicator> end_;
   Before before_;
   After after_;
   int gathers_ = 0;
 };
 
-using Ends = std::vector<std::unique_ptr<Communicator>>;
+using Ends = support::InprocGroup;
 
-Ends World(uint32_t ranks) {
-  std::vector<uint32_t> members;
-  for (uint32_t rank = 0; rank < ranks; ++rank) members.push_back(rank);
-  return MakeInprocGroup(members, {std::chrono::milliseconds(20'000)});
-}
+Ends World(uint32_t ranks) { return support::MakeInprocGroup(ranks); }
 
 // The verdicts of all ranks; rank r opened plans[r].
 std::vector<absl::Status> Verdicts(Ends ends, const std::vector<const SealedPlan*>& plans,
@@ -144,7 +132,7 @@ std::vector<absl::Status> Verdicts(Ends ends, const std::vector<const SealedPlan
   std::vector<absl::Status> verdicts(ends.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < ends.size(); ++rank) {
-    threads.emplace_back([&, rank] { verdicts[rank] = Preflight(*ends[rank], *plans[rank], statements[rank]); });
+    threads.emplace_back([&, rank] { verdicts[rank] = Preflight(ends[rank], *plans[rank], statements[rank]); });
   }
   for (std::thread& thread : threads) thread.join();
   return verdicts;
@@ -619,8 +607,8 @@ TEST(JobKeyPreflightTest, AProofIsGoodOnce) {
   };
   std::string heard;
   Ends first = World(4);
-  first[2] = std::make_unique<ChangedEnd>(
-      std::move(first[2]),
+  first.members[2] = std::make_unique<ChangedEnd>(
+      std::move(first.members[2]),
       [&heard](int gather, std::string& own) {
         if (gather == 1) heard = own;
       },
@@ -630,8 +618,8 @@ TEST(JobKeyPreflightTest, AProofIsGoodOnce) {
   }
   ASSERT_EQ(heard.size(), 32u);
   Ends second = World(4);
-  second[2] = std::make_unique<ChangedEnd>(
-      std::move(second[2]),
+  second.members[2] = std::make_unique<ChangedEnd>(
+      std::move(second.members[2]),
       [&heard](int gather, std::string& own) {
         if (gather == 1) own = heard;
       },
@@ -648,7 +636,7 @@ TEST(JobKeyPreflightTest, AllRanksMustHaveSeenTheSameRecords) {
   const SealedPlan plan = Sealed(PlanOf(4, 2));
   const auto keys = [](RankFacts& facts, uint32_t) { facts.job_key = KeyOf('k'); };
   Ends ends = World(4);
-  ends[3] = std::make_unique<ChangedEnd>(std::move(ends[3]), nullptr, [](int gather, std::string& all) {
+  ends.members[3] = std::make_unique<ChangedEnd>(std::move(ends.members[3]), nullptr, [](int gather, std::string& all) {
     if (gather == 0) all[2 * kRecordBytes - 1] ^= 1;
   });
   const std::vector<absl::Status> verdicts = VerdictsOf(std::move(ends), plan, Statements(plan, 4, keys));

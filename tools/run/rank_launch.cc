@@ -53,7 +53,7 @@ absl::StatusOr<RankLaunch> RankLaunch::Start(absl::string_view ranks) {
       launch.mpi_->Finish(RowOf(*ReasonOf(same)).exit_code, same.message());
       return same;
     }
-    launch.identity_ = identity.has_value() ? runtime::IdentityText(*identity) : "rank 0 of 1, by no launcher";
+    launch.identity_ = runtime::IdentityText(identity);
     launch.world_ = launch.mpi_;
     launch.rank_ = launch.mpi_->rank();
     return launch;
