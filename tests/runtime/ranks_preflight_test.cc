@@ -708,6 +708,7 @@ TEST(SessionPreflightTest, NothingIsReservedBeforeARefusal) {
   support::WriteCheckpoint(folder.path(), support::RandomCheckpoint(support::BuildPlan(n), 1));
   const auto create = [&](SealedPlan plan, LoadProgress& progress) {
     SessionOptions options;
+    options.isolated_network = true;
     options.weights = {folder.path()};
     options.unverified_weights = true;
     options.progress = &progress;
