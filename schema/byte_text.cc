@@ -20,4 +20,15 @@ std::string ByteText(uint64_t bytes) {
   return FormatText("%.1f %s", value, kUnits[unit]);
 }
 
+std::string PerSecondText(uint64_t rate, const char* unit) {
+  constexpr std::array kPrefixes = {"", "k", "M", "G", "T", "P", "E"};
+  double value = static_cast<double>(rate);
+  size_t prefix = 0;
+  while (value >= 1000 && prefix + 1 < kPrefixes.size()) {
+    value /= 1000;
+    ++prefix;
+  }
+  return FormatText("%.1f %s%s", value, kPrefixes[prefix], unit);
+}
+
 }  // namespace meshseal

@@ -20,7 +20,7 @@
 namespace meshseal {
 
 inline constexpr uint16_t kPlanFormatMajor = 0;
-inline constexpr uint16_t kPlanFormatMinor = 3;
+inline constexpr uint16_t kPlanFormatMinor = 4;
 
 // A line of one of the plan's source documents.
 struct Origin {
@@ -52,6 +52,8 @@ struct DeviceKind {
   uint64_t memory_bytes = 0;        // per device; for kHost of the whole node, shared by its slots
   uint64_t usable_bytes = 0;        // of memory_bytes, what a process can get
   uint64_t communicator_bytes = 0;  // what the transport takes for each rank that has peers
+  uint64_t bandwidth = 0;           // of its memory, bytes per second; 0: the mesh does not say
+  uint64_t bf16_rate = 0;           // floating-point operations per second; 0: the mesh does not say
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
 
@@ -71,6 +73,13 @@ struct RankSlot {
   friend bool operator==(const RankSlot&, const RankSlot&) = default;
 };
 
+// What joins ranks; all 0: the mesh does not say.
+struct Link {
+  uint64_t bandwidth = 0;  // bytes per second that a rank receives
+  uint64_t latency = 0;    // nanoseconds
+  friend bool operator==(const Link&, const Link&) = default;
+};
+
 struct Mesh {
   std::string name;
   bool emulated = false;  // several ranks may share a slot
@@ -80,6 +89,8 @@ struct Mesh {
   std::vector<DeviceKind> device_kinds;
   std::vector<Node> nodes;
   std::vector<RankSlot> rank_slots;  // one per world rank
+  std::vector<Link> island_links;    // inside each island, by its number; empty: the mesh does not say
+  Link between_islands;              // where there are several and their links are known
   friend bool operator==(const Mesh&, const Mesh&) = default;
 };
 

@@ -49,7 +49,7 @@ class Encoder : private FlatWriter {
 
   Offset<wire::DeviceKind> Pack(const DeviceKind& kind) {
     return wire::CreateDeviceKind(builder_, Text(kind.name), Wire(kind.memory_kind), kind.memory_bytes,
-                                  kind.usable_bytes, kind.communicator_bytes);
+                                  kind.usable_bytes, kind.communicator_bytes, kind.bandwidth, kind.bf16_rate);
   }
 
   Offset<wire::Node> Pack(const Node& node) {
@@ -57,6 +57,8 @@ class Encoder : private FlatWriter {
     const auto identity = Texts(node.identity);
     return wire::CreateNode(builder_, name, node.device_kind, node.slots, node.island, identity);
   }
+
+  static wire::LinkStruct Pack(const Link& link) { return wire::LinkStruct(link.bandwidth, link.latency); }
 
   Offset<wire::Mesh> Pack(const Mesh& mesh) {
     const auto name = Text(mesh.name);
@@ -66,8 +68,10 @@ class Encoder : private FlatWriter {
         mesh.rank_slots, [](const RankSlot& s) { return wire::RankSlotStruct(s.node, s.slot); });
     const auto version_min = Text(mesh.transport_version_min);
     const auto version_max = Text(mesh.transport_version_max);
+    const auto links = Structs<wire::LinkStruct>(mesh.island_links, [](const Link& link) { return Pack(link); });
+    const wire::LinkStruct between = Pack(mesh.between_islands);
     return wire::CreateMesh(builder_, name, mesh.emulated, Wire(mesh.transport), kinds, nodes, slots, version_min,
-                            version_max);
+                            version_max, links, &between);
   }
 
   Offset<wire::Limits> Pack(const Limits& limits) {
@@ -267,9 +271,13 @@ class Decoder : public FlatReader {
   SourceDocument Unpack(const wire::SourceDocument& from) { return {Text(from.name()), Unpack(*from.digest())}; }
 
   DeviceKind Unpack(const wire::DeviceKind& from) {
-    return {Text(from.name()), static_cast<MemoryKind>(from.memory_kind()), from.memory_bytes(), from.usable_bytes(),
-            from.communicator_bytes()};
+    return {Text(from.name()),         static_cast<MemoryKind>(from.memory_kind()),
+            from.memory_bytes(),       from.usable_bytes(),
+            from.communicator_bytes(), from.bandwidth(),
+            from.bf16_rate()};
   }
+
+  static Link Unpack(const wire::LinkStruct& from) { return {from.bandwidth(), from.latency()}; }
 
   Node Unpack(const wire::Node& from) {
     return {Text(from.name()), from.device_kind(), from.slots(), from.island(), Texts(from.identity())};
@@ -287,6 +295,8 @@ class Decoder : public FlatReader {
     mesh.rank_slots = Structs<RankSlot>(from.rank_slots(), [](const wire::RankSlotStruct& s) {
       return RankSlot{s.node(), s.slot()};
     });
+    mesh.island_links = Structs<Link>(from.island_links(), [](const wire::LinkStruct& link) { return Unpack(link); });
+    mesh.between_islands = Unpack(*from.between_islands());
     return mesh;
   }
 

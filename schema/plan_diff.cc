@@ -61,6 +61,13 @@ std::string KindOf(const Mesh& mesh, const Node& node) {
 
 std::string AnyText(const std::string& text) { return text.empty() ? "any" : text; }
 
+std::string StatedText(uint64_t rate) { return rate == 0 ? std::string(kNone) : absl::StrCat(rate); }
+
+std::string LinkText(const Link* link) {
+  if (link == nullptr || *link == Link{}) return std::string(kNone);
+  return absl::StrCat(link->bandwidth, " B/s after ", link->latency, " ns");
+}
+
 void CompareMesh(const Mesh& a, const Mesh& b, FieldChanges* changes) {
   const Comparison c(changes);
   c.Field("name", a.name, b.name);
@@ -77,7 +84,14 @@ void CompareMesh(const Mesh& a, const Mesh& b, FieldChanges* changes) {
             of_kind.Field("memory_bytes", x.memory_bytes, y.memory_bytes);
             of_kind.Field("usable_bytes", x.usable_bytes, y.usable_bytes);
             of_kind.Field("communicator_bytes", x.communicator_bytes, y.communicator_bytes);
+            of_kind.Field("bandwidth", StatedText(x.bandwidth), StatedText(y.bandwidth));
+            of_kind.Field("bf16_rate", StatedText(x.bf16_rate), StatedText(y.bf16_rate));
           });
+  for (size_t i = 0; i < std::max(a.island_links.size(), b.island_links.size()); ++i) {
+    const auto link = [i](const Mesh& mesh) { return At(mesh.island_links, i); };
+    c.Field(absl::StrCat("island_links.", i), LinkText(link(a)), LinkText(link(b)));
+  }
+  c.Field("between_islands", LinkText(&a.between_islands), LinkText(&b.between_islands));
   std::map<const Node*, const Mesh*> mesh_of;
   for (const Node& node : a.nodes) mesh_of[&node] = &a;
   for (const Node& node : b.nodes) mesh_of[&node] = &b;

@@ -38,6 +38,13 @@ Json Of(float value) {
   return shortest;
 }
 
+// A rate that the mesh may leave out: null without it.
+Json Stated(uint64_t rate) { return rate == 0 ? Json() : Json(rate); }
+
+Json Of(const Link& link) {
+  return link == Link{} ? Json() : Json{{"bandwidth", link.bandwidth}, {"latency_ns", link.latency}};
+}
+
 Json Of(const Mesh& mesh) {
   return {{"name", mesh.name},
           {"emulated", mesh.emulated},
@@ -49,7 +56,9 @@ Json Of(const Mesh& mesh) {
                                               {"memory_kind", WordOf(kind.memory_kind)},
                                               {"memory_bytes", kind.memory_bytes},
                                               {"usable_bytes", kind.usable_bytes},
-                                              {"communicator_bytes", kind.communicator_bytes}};
+                                              {"communicator_bytes", kind.communicator_bytes},
+                                              {"bandwidth", Stated(kind.bandwidth)},
+                                              {"bf16_rate", Stated(kind.bf16_rate)}};
                                 })},
           {"nodes", List(mesh.nodes,
                          [](const Node& node) {
@@ -59,9 +68,12 @@ Json Of(const Mesh& mesh) {
                                        {"island", node.island},
                                        {"identity", node.identity}};
                          })},
-          {"rank_slots", List(mesh.rank_slots, [](const RankSlot& slot) {
-             return Json{{"node", slot.node}, {"slot", slot.slot}};
-           })}};
+          {"rank_slots", List(mesh.rank_slots,
+                              [](const RankSlot& slot) {
+                                return Json{{"node", slot.node}, {"slot", slot.slot}};
+                              })},
+          {"island_links", List(mesh.island_links, [](const Link& link) { return Of(link); })},
+          {"between_islands", Of(mesh.between_islands)}};
 }
 
 Json Of(const Limits& limits) {

@@ -1,4 +1,5 @@
 // The mesh of a listing: devices, nodes with their ranks, stages and what they hand over.
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -10,11 +11,34 @@
 namespace meshseal {
 namespace {
 
+std::string LinkText(const Link& link) {
+  return absl::StrCat(PerSecondText(link.bandwidth, "B/s"), " after ", link.latency, " ns");
+}
+
+// Islands with the same link are told together.
+void AppendLinks(const Mesh& mesh, std::string* text) {
+  const std::vector<Link>& links = mesh.island_links;
+  if (links.empty()) return;
+  absl::StrAppend(text, "; links ");
+  if (std::all_of(links.begin(), links.end(), [&](const Link& link) { return link == links.front(); })) {
+    absl::StrAppend(text, "inside islands ", LinkText(links.front()));
+  } else {
+    for (size_t i = 0; i < links.size() && i < kMostIntervals; ++i) {
+      absl::StrAppend(text, i == 0 ? "" : ", ", "inside island ", i, " ", LinkText(links[i]));
+    }
+    if (links.size() > kMostIntervals) absl::StrAppend(text, ", ", links.size() - kMostIntervals, " more");
+  }
+  if (!(mesh.between_islands == Link{})) absl::StrAppend(text, ", between them ", LinkText(mesh.between_islands));
+}
+
 void AppendKinds(const Plan& plan, std::string* text) {
   for (const DeviceKind& kind : plan.mesh.device_kinds) {
     absl::StrAppend(text, "  ", Shown(kind.name), ": ", WordOf(kind.memory_kind), " ", ByteText(kind.memory_bytes),
                     ", usable ", ByteText(kind.usable_bytes), ", communicator ", ByteText(kind.communicator_bytes),
-                    " a rank\n");
+                    " a rank");
+    if (kind.bandwidth > 0) absl::StrAppend(text, ", memory ", PerSecondText(kind.bandwidth, "B/s"));
+    if (kind.bf16_rate > 0) absl::StrAppend(text, ", bf16 ", PerSecondText(kind.bf16_rate, "FLOP/s"));
+    absl::StrAppend(text, "\n");
   }
 }
 
@@ -111,6 +135,7 @@ void AppendMesh(const Plan& plan, uint32_t world, std::string* text) {
   if (!mesh.transport_version_max.empty()) absl::StrAppend(text, " to ", Shown(mesh.transport_version_max));
   absl::StrAppend(text, "; ", CountText(mesh.nodes.size(), "node"), " with ", CountText(slots, "slot"));
   if (!mesh.emulated && slots > world) absl::StrAppend(text, ", ", slots - world, " idle");
+  AppendLinks(mesh, text);
   absl::StrAppend(text, "\n");
   AppendKinds(plan, text);
   AppendNodes(plan, text);

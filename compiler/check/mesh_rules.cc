@@ -120,4 +120,17 @@ void VersionsAscend(absl::string_view rule, const MeshSpec& mesh, Diagnostics& d
   }
 }
 
+void RatesAreAboveZero(absl::string_view rule, const MeshSpec& mesh, Diagnostics& diagnostics) {
+  const auto check = [&](const Spanned<uint64_t>& rate, absl::string_view what) {
+    if (rate.value == 0) diagnostics.Error(rule, rate.span, absl::StrCat(what, " is 0"));
+  };
+  for (const DeviceKindSpec& kind : mesh.device_kinds) {
+    if (kind.bandwidth.has_value()) check(*kind.bandwidth, "the memory's bandwidth");
+    if (kind.bf16.has_value()) check(*kind.bf16, "the bf16 rate");
+    if (kind.fp8.has_value()) check(*kind.fp8, "the fp8 rate");
+  }
+  for (const IslandSpec& island : mesh.islands) check(island.link.bandwidth, "the link's bandwidth");
+  if (mesh.between_islands.has_value()) check(mesh.between_islands->bandwidth, "the link's bandwidth");
+}
+
 }  // namespace meshseal::compiler::rules

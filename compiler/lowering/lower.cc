@@ -19,6 +19,10 @@ enum Document : uint32_t { kDeployment = 0, kModel = 1, kMesh = 2 };
 
 SourceDocument DocumentOf(const SourceFile& file) { return {std::string(file.base_name()), Sha256(file.text())}; }
 
+uint64_t StatedRate(const std::optional<Spanned<uint64_t>>& rate) { return rate.has_value() ? rate->value : 0; }
+
+Link LowerLink(const LinkSpec& link) { return {link.bandwidth.value, link.latency.value}; }
+
 Mesh LowerMesh(const MeshSpec& spec, const Placement& placement) {
   Mesh mesh;
   mesh.name = spec.name.value;
@@ -26,8 +30,10 @@ Mesh LowerMesh(const MeshSpec& spec, const Placement& placement) {
   mesh.transport = spec.transport.value;
   for (const DeviceKindSpec& kind : spec.device_kinds) {
     mesh.device_kinds.push_back({kind.name.value, kind.memory_kind.value, kind.memory.value, kind.usable.value,
-                                 kind.communicator_reserve.value});
+                                 kind.communicator_reserve.value, StatedRate(kind.bandwidth), StatedRate(kind.bf16)});
   }
+  for (const IslandSpec& island : spec.islands) mesh.island_links.push_back(LowerLink(island.link));
+  if (spec.islands.size() > 1) mesh.between_islands = LowerLink(*spec.between_islands);
   if (spec.version_min.has_value()) mesh.transport_version_min = spec.version_min->value;
   if (spec.version_max.has_value()) mesh.transport_version_max = spec.version_max->value;
   const std::vector<uint32_t> islands = IslandOfNode(spec);

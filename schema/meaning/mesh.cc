@@ -34,6 +34,29 @@ std::optional<std::vector<uint32_t>> VersionOf(const std::string& text) {
   return version;
 }
 
+// Links are all there, with a bandwidth each, or none is.
+Fault CheckLinks(const Mesh& mesh) {
+  if (mesh.island_links.empty()) {
+    if (mesh.between_islands == Link{}) return std::nullopt;
+    return std::string("a link between islands, and none inside them");
+  }
+  size_t islands = 0;
+  for (const Node& node : mesh.nodes) islands = std::max<size_t>(islands, node.island + size_t{1});
+  if (mesh.island_links.size() != islands) {
+    return absl::StrCat(mesh.island_links.size(), " links of islands, the nodes are in ", islands);
+  }
+  for (size_t island = 0; island < islands; ++island) {
+    if (mesh.island_links[island].bandwidth == 0)
+      return absl::StrCat("the link of island ", island, " carries nothing");
+  }
+  if (islands == 1) {
+    if (mesh.between_islands == Link{}) return std::nullopt;
+    return std::string("a link between islands, and there is one island");
+  }
+  if (mesh.between_islands.bandwidth == 0) return std::string("the link between islands carries nothing");
+  return std::nullopt;
+}
+
 Fault CheckVersions(const std::string& min, const std::string& max) {
   const std::optional<std::vector<uint32_t>> lowest = VersionOf(min);
   const std::optional<std::vector<uint32_t>> highest = VersionOf(max);
@@ -93,7 +116,7 @@ Fault MeshIsCoherent(const Plan& plan, const SealFacts&) {
       if (!pinned.insert(device).second) return absl::StrCat("device '", device, "' is pinned twice");
     }
   }
-  return CheckVersions(mesh.transport_version_min, mesh.transport_version_max);
+  return FirstOf({CheckLinks(mesh), CheckVersions(mesh.transport_version_min, mesh.transport_version_max)});
 }
 
 Fault RanksHaveSlots(const Plan& plan, const SealFacts&) {

@@ -251,6 +251,33 @@ std::vector<Mutant> Mutants() {
          p.mesh.nodes.push_back({"node1", 0, 1, 0, {"GPU-0"}});
        },
        false},
+      {"mesh-is-coherent", "a link between islands alone", "a link between islands, and none inside them", Base,
+       [](Plan& p) {
+         p.mesh.between_islands = {1, 0};
+       },
+       false},
+      {"mesh-is-coherent", "a link too many", "2 links of islands, the nodes are in 1", Base,
+       [](Plan& p) {
+         p.mesh.island_links = {{1, 0}, {1, 0}};
+       },
+       false},
+      {"mesh-is-coherent", "a link without bandwidth", "the link of island 0 carries nothing", Base,
+       [](Plan& p) {
+         p.mesh.island_links = {{0, 5}};
+       },
+       false},
+      {"mesh-is-coherent", "a link between one island", "a link between islands, and there is one island", Base,
+       [](Plan& p) {
+         p.mesh.island_links = {{1, 0}};
+         p.mesh.between_islands = {1, 0};
+       },
+       false},
+      {"mesh-is-coherent", "islands that nothing joins", "the link between islands carries nothing", Base,
+       [](Plan& p) {
+         p.mesh.nodes.push_back({"node1", 0, 1, 1, {}});
+         p.mesh.island_links = {{1, 0}, {1, 0}};
+       },
+       false},
       {"mesh-is-coherent", "versions that descend",
        "transport versions '2.28' to '2.9' are no ascending numbers with dots", Base,
        [](Plan& p) {

@@ -691,6 +691,22 @@ TEST(PlanDiff, NamesEveryField) {
       {[](Plan* p) { p->mesh.device_kinds[0].communicator_bytes = 5; },
        &PlanDiff::mesh,
        {"device_kinds.host.communicator_bytes", "0", "5"}},
+      {[](Plan* p) { p->mesh.device_kinds[0].bandwidth = 5; },
+       &PlanDiff::mesh,
+       {"device_kinds.host.bandwidth", "100000000000", "5"}},
+      {[](Plan* p) { p->mesh.device_kinds[0].bf16_rate = 5; },
+       &PlanDiff::mesh,
+       {"device_kinds.host.bf16_rate", "1000000000000", "5"}},
+      {[](Plan* p) {
+         p->mesh.island_links = {{5, 7}};
+       },
+       &PlanDiff::mesh,
+       {"island_links.0", "10000000000 B/s after 2000 ns", "5 B/s after 7 ns"}},
+      {[](Plan* p) {
+         p->mesh.between_islands = {5, 7};
+       },
+       &PlanDiff::mesh,
+       {"between_islands", "none", "5 B/s after 7 ns"}},
       {[](Plan* p) {
          p->mesh.device_kinds.push_back({"gpu", MemoryKind::kDiscrete, 8, 8, 0});
        },

@@ -299,6 +299,11 @@ std::vector<SamplePlan> ValidPlans() {
   n = Full();
   n.attention = {12, 6, 8};
   add("as many KV heads as dense ranks", n);
+  Plan islands = support::BuildPlan(Full());
+  islands.mesh.nodes.push_back({"node1", 0, 1, 1, {}});
+  islands.mesh.island_links.push_back({20'000'000'000, 1000});
+  islands.mesh.between_islands = {1'000'000'000, 5000};
+  add_plan("two islands with rates", std::move(islands));
   n = PlanNumbers();
   n.router_name = "router";
   add("a name for one layer", n);

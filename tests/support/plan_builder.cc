@@ -548,6 +548,9 @@ Plan BuildPlan(const PlanNumbers& n) {
     plan.prices.resize(2);
     plan.prices[0].tokens = n.decode_tokens;
     plan.prices[1].tokens = n.prefill_chunk;
+    plan.mesh.device_kinds[0].bandwidth = 100'000'000'000;
+    plan.mesh.device_kinds[0].bf16_rate = 1'000'000'000'000;
+    plan.mesh.island_links = {{10'000'000'000, 2000}};
   }
   plan.execution_fingerprint = ExecutionFingerprint(plan);
   return plan;

@@ -74,7 +74,7 @@ struct PlanNumbers {
   uint64_t communicator_bytes = 0;
   uint64_t headroom_bytes = 0;
   uint64_t per_session_bytes = 0;
-  bool priced = false;
+  bool priced = false;  // the mesh states its rates
   std::vector<std::string> ignored_tensors;
   std::string router_name = "layers.{layer}.router";
   std::string gate_name = "layers.{layer}.experts.{expert}.gate";
