@@ -1,4 +1,4 @@
-// meshseal-plan: keygen, sign, verify, show, diff. Reads plans, never executes them.
+// meshseal-plan: keygen, sign, verify, show, diff, simulate. Reads plans, never executes them.
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -19,6 +19,8 @@
 #include "schema/seal.h"
 #include "schema/sealed_digests.h"
 #include "schema/sealed_plan.h"
+#include "schema/simulate/simulate.h"
+#include "schema/small_file.h"
 #include "schema/status_macros.h"
 #include "tools/cli/plan_source.h"
 #include "tools/cli/policy_flags.h"
@@ -28,6 +30,8 @@
 
 namespace meshseal::tools {
 namespace {
+
+constexpr size_t kMostCalibrationBytes = size_t{64} << 20;
 
 struct VerifyFlags {
   std::string path;
@@ -185,6 +189,38 @@ int RunDiff(const DiffFlags& flags) {
   return diff->relation == PlanRelation::kDifferent ? RowOf(Reason::kDiffers).exit_code : 0;
 }
 
+struct SimulateFlags {
+  std::string path;
+  std::string trust;
+  std::string phase;
+  std::optional<uint32_t> tokens;
+  std::optional<uint32_t> layer;
+  std::string calibrate;
+  std::string format = "text";
+};
+
+absl::Status RunSimulate(const SimulateFlags& flags) {
+  MESHSEAL_ASSIGN_OR_RETURN(const Policy policy, LookingPolicy(flags.trust));
+  MESHSEAL_ASSIGN_OR_RETURN(const PlanSource source, ReadPlanSource(flags.path));
+  MESHSEAL_ASSIGN_OR_RETURN(const SealedPlan plan, SealedPlan::Open(source.file, policy, source.signature));
+  std::optional<Calibration> calibration;
+  if (!flags.calibrate.empty()) {
+    MESHSEAL_ASSIGN_OR_RETURN(const std::string lines, ReadSmallFile(flags.calibrate, "the lines of a bench",
+                                                                     kMostCalibrationBytes, Reason::kUsage));
+    MESHSEAL_ASSIGN_OR_RETURN(calibration, ParseCalibration(flags.calibrate, lines));
+  }
+  const Calibration* measured = calibration.has_value() ? &*calibration : nullptr;
+  SimulationOptions options;
+  options.phase = TermOf<Phase>(flags.phase);
+  options.tokens = flags.tokens;
+  options.layer = flags.layer;
+  const std::string id = HexOf(plan.id());
+  MESHSEAL_ASSIGN_OR_RETURN(const Simulation simulation, Simulate(plan.plan(), id, options, measured));
+  const std::string text = flags.format == "json" ? SimulationJson(plan.plan(), id, simulation, measured)
+                                                  : SimulationText(plan.plan(), id, simulation, measured);
+  return Print("simulate", text) == 0 ? absl::OkStatus() : Refuse(Reason::kUsage, "nothing was printed");
+}
+
 int Main(int argc, char** argv) {
   Program program("meshseal-plan");
 
@@ -245,6 +281,21 @@ int Main(int argc, char** argv) {
   diff_command.add_option("B", diff.paths.b, "the plan that would replace it")->required();
   AddTrust(diff_command, diff.trust);
   diff_command.add_option("--format", diff.format, "text, or json (versioned, stable)")
+      ->check(CLI::IsMember({"text", "json"}));
+
+  SimulateFlags simulate;
+  CLI::App& simulate_command = program.Add(
+      "simulate", {"simulate tiny-ep4.mseal", "simulate tiny-ep4.mseal --phase decode --tokens 8 --format json"},
+      [&simulate] { return Report("simulate", RunSimulate(simulate)); });
+  simulate_command.add_option("PLAN", simulate.path, "a sealed plan; all its ranks are played")->required();
+  AddTrust(simulate_command, simulate.trust);
+  simulate_command.add_option("--phase", simulate.phase, "decode or prefill; both, if not given")
+      ->check(CLI::IsMember({"decode", "prefill"}));
+  simulate_command.add_option("--tokens", simulate.tokens, "of each replica; the plan's step and chunk, if not given");
+  simulate_command.add_option("--layer", simulate.layer, "this layer's program alone, as bench measures it");
+  simulate_command.add_option("--calibrate", simulate.calibrate,
+                              "bench.jsonl of `bench --format jsonl`: measured rates in place of the mesh's");
+  simulate_command.add_option("--format", simulate.format, "text, or json (versioned, stable)")
       ->check(CLI::IsMember({"text", "json"}));
 
   return program.Main(argc, argv);

@@ -1,4 +1,4 @@
-// meshseal-run: run, compare. Executes sealed plans; no YAML and no compiler inside.
+// meshseal-run: run, compare, bench. Executes sealed plans; no YAML and no compiler inside.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -29,6 +29,7 @@
 #include "tools/cli/policy_flags.h"
 #include "tools/cli/program.h"
 #include "tools/cli/whole_file.h"
+#include "tools/run/bench.h"
 #include "tools/run/load_watch.h"
 #include "tools/run/rank_launch.h"
 
@@ -404,6 +405,32 @@ int Main(int argc, char** argv) {
   compare_command.add_option("ARRAY", compare.array, "x.npy or FILE.safetensors:TENSOR")->required();
   compare_command.add_option("REFERENCE", compare.reference, "what it is measured against")->required();
   compare_command.add_option("--rtol", compare.rtol, "largest max|D|/max|ref| that is still equal; 0 if not given");
+
+  BenchFlags bench;
+  CLI::App& bench_command = program.Add(
+      "bench",
+      {"bench tiny-ep4.mseal --weights tests/data/tiny-qwen3-moe --unverified-weights --tokens 1..32*2 --repeat 2",
+       "bench tiny-ep4.mseal --weights tests/data/tiny-qwen3-moe --unverified-weights --phase prefill --tokens 8 "
+       "--format jsonl"},
+      [&bench] { return Report("bench", RunBench(bench)); });
+  bench_command.add_option("PLAN", bench.plan, "a sealed plan, whose ranks are threads")->required();
+  bench.policy.AddTo(bench_command);
+  bench_command.add_option("--weights", bench.weights,
+                           "the checkpoint: a folder, or a .gguf file; none where it is synthetic");
+  bench_command.add_option("--digests", bench.digests, "the digest list that the plan binds: weights are verified");
+  bench_command.add_flag("--unverified-weights", bench.unverified_weights,
+                         "take weights that no digest of the plan binds");
+  bench_command.add_option("--tokens", bench.tokens,
+                           "8, 1,8,64 or 1..4096*2; powers of 2 up to the plan's limit, if not given");
+  bench_command.add_option("--phase", bench.phase, "auto: decode up to the plan's decode_tokens, else prefill")
+      ->check(CLI::IsMember({"auto", "decode", "prefill"}));
+  bench_command.add_option("--layer", bench.layer, "the layer to run; the first with experts, if not given");
+  bench_command.add_option("--backend", bench.backend, "reference");
+  bench_command.add_option("--repeat", bench.repeat, "timed calls of each number of tokens, after one that is not")
+      ->check(CLI::Range(1, 100000));
+  bench_command.add_flag("--emulate", bench.emulate, "run on other devices than the plan's; labelled");
+  bench_command.add_option("--format", bench.format, "md, csv, or jsonl (versioned, stable)")
+      ->check(CLI::IsMember({"md", "csv", "jsonl"}));
 
   return program.Main(argc, argv);
 }

@@ -1,0 +1,89 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "schema/byte_text.h"
+#include "schema/format_text.h"
+#include "tools/run/bench.h"
+
+namespace meshseal::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kLineVersion = 1;  // of jsonl; calibration.h reads it
+
+double PerSecond(uint64_t things, double seconds) { return static_cast<double>(things) / seconds; }
+
+Json JsonOf(const BenchHead& head, const BenchRow& row) {
+  return {{"version", kLineVersion},
+          {"plan", head.plan_id},
+          {"made_by", absl::StrCat("meshseal ", head.version)},
+          {"backend", head.backend},
+          {"emulated", head.emulated},
+          {"ranks", head.ranks},
+          {"phase", WordOf(row.phase)},
+          {"layer", row.layer},
+          {"tokens", row.tokens},
+          {"repeats", row.repeats},
+          {"seconds", row.median},
+          {"least_seconds", row.least},
+          {"most_seconds", row.most},
+          {"tokens_per_second", PerSecond(row.tokens, row.median)},
+          {"weight_bytes", row.weight_bytes},
+          {"weight_bytes_per_second", PerSecond(row.weight_bytes, row.median)},
+          {"operations", row.operations},
+          {"operations_per_second", PerSecond(row.operations, row.median)},
+          {"share_of_limit", row.share},
+          {"slowest_rank",
+           {{"rank", row.slowest_rank},
+            {"seconds", row.rank_seconds},
+            {"weight_bytes", row.rank_weight_bytes},
+            {"operations", row.rank_operations}}},
+          {"collective", Json()},  // sessions do not tell it
+          {"wrong", row.wrong},
+          {"machine",
+           {{"processor", head.machine.processor},
+            {"cores", head.machine.cores},
+            {"cache_bytes", head.machine.cache_bytes},
+            {"threads", head.limits.threads},
+            {"read_bytes_per_second", head.limits.read_bytes_per_second},
+            {"operations_per_second", head.limits.operations_per_second}}}};
+}
+
+}  // namespace
+
+std::string BenchHeadText(const BenchHead& head, absl::string_view format) {
+  if (format == "jsonl") return "";
+  if (format == "csv") {
+    return "phase,layer,tokens,seconds,least_seconds,most_seconds,tokens_per_second,weight_bytes_per_second,"
+           "operations_per_second,share_of_limit,wrong\n";
+  }
+  return absl::StrCat("plan ", head.plan_id, ", ", head.ranks, head.ranks == 1 ? " rank" : " ranks", " over ",
+                      head.backend, head.emulated ? ", EMULATED" : "", "; meshseal ", head.version,
+                      "\nmachine: ", head.machine.processor.empty() ? "unknown processor" : head.machine.processor,
+                      ", ", head.machine.cores, " cores; with ", head.limits.threads,
+                      head.limits.threads == 1 ? " thread" : " threads", " at most ",
+                      FormatText("%.2f GB/s read from memory and %.2f GFLOP/s in float32\n\n",
+                                 head.limits.read_bytes_per_second * 1e-9, head.limits.operations_per_second * 1e-9),
+                      "| phase | layer | tokens | ms a call | spread | tok/s | GB/s | GFLOP/s | of limit | #wrong |\n"
+                      "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+}
+
+std::string BenchRowText(const BenchHead& head, const BenchRow& row, absl::string_view format) {
+  if (format == "jsonl") {
+    return absl::StrCat(JsonOf(head, row).dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
+  }
+  const double tokens = PerSecond(row.tokens, row.median);
+  const double bytes = PerSecond(row.weight_bytes, row.median);
+  const double operations = PerSecond(row.operations, row.median);
+  if (format == "csv") {
+    return FormatText("%s,%u,%u,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.6g,%u\n", WordOf(row.phase), row.layer, row.tokens,
+                      row.median, row.least, row.most, tokens, bytes, operations, row.share, row.wrong);
+  }
+  return FormatText("| %s | %u | %u | %.3f | %.3f-%.3f | %.4g | %.3g | %.3g | %.1f %% | %u |\n", WordOf(row.phase),
+                    row.layer, row.tokens, row.median * 1e3, row.least * 1e3, row.most * 1e3, tokens, bytes * 1e-9,
+                    operations * 1e-9, row.share * 100, row.wrong);
+}
+
+}  // namespace meshseal::tools
