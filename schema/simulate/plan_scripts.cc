@@ -161,7 +161,7 @@ class PlanScripts {
   }
 
   // Tokens that a rank has outside the MoE block.
-  uint64_t OwnTokens(uint32_t tokens) const { return CeilDiv(tokens, meaning::DenseGroups(plan_.degrees)); }
+  uint64_t OwnTokens(uint32_t tokens) const { return CeilDiv(tokens, DenseGroups(plan_.degrees)); }
 
   ScriptOp HandOff(ScriptOpKind kind, uint32_t peer, uint32_t layer, uint32_t tokens) const {
     ScriptOp op;
@@ -254,12 +254,12 @@ class PlanScripts {
     if (step.kind == StepKind::kGather) {  // once from each other dense group, spread over its ranks
       op.movement = Movement::kGather;
       op.elements = own;
-      op.bytes = Real(own) * OutputBytes(plan_.output) * (meaning::DenseGroups(d) - 1) / std::max(1.0, size - 1);
+      op.bytes = Real(own) * OutputBytes(plan_.output) * (DenseGroups(d) - 1) / std::max(1.0, size - 1);
       return op;
     }
     const bool scatters = step.collectives.front().op == CollectiveOp::kReduceScatter;
     op.movement = scatters ? Movement::kReduceScatter : Movement::kSum;
-    op.elements = scatters ? own * meaning::DenseGroups(d) : uint64_t{tokens} * plan_.hidden;
+    op.elements = scatters ? own * DenseGroups(d) : uint64_t{tokens} * plan_.hidden;
     const double addends = Real(op.elements) * addend + kStatusLaneBytes;
     switch (plan_.reduce_algorithm) {
       case ReduceAlgorithm::kGatherThenSum:  // all addends of every other rank
