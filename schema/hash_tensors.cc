@@ -191,7 +191,7 @@ absl::StatusOr<Found> FindStored(const ReadTensor& read, const CheckpointListing
   return Found{listed, *std::move(stored)};
 }
 
-LayerSegments SegmentsOf(const LayerClass& c) { return {c.layers, c.segment_ends, c.shared_expert.part_ends}; }
+LayerSegments SegmentsOf(const LayerClass& c) { return {c.layers, c.segment_ends, c.shared_expert.segment_ends}; }
 
 }  // namespace
 

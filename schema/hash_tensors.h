@@ -24,7 +24,7 @@ struct HashProgress {
 using ReportProgress = absl::FunctionRef<void(const HashProgress&)>;
 
 // The list of a checkpoint: every tensor that `classes` read, with the segments that the classes themselves say
-// (segment_ends, shared_expert.part_ends). The same whatever `threads` (at least 1) there are.
+// (segment_ends, shared_expert.segment_ends). The same whatever `threads` (at least 1) there are.
 // `files` are those that the listing was made of. Reasons: kWeightsTensor with the tensor's name, and those of
 // RegularFile::Read.
 absl::StatusOr<WeightDigests> DigestCheckpoint(const std::string& model_name, uint64_t hidden,

@@ -165,6 +165,8 @@ struct SharedExpert {
   SharedPlacement placement = SharedPlacement::kInvalid;
   // One past the last column of each part: of the group's ranks tp-major (split), or of the tp ranks (owner).
   std::vector<uint32_t> part_ends;
+  // The canonical column segments of its width, ascending. A part is whole ones; one, unless the sum is exact.
+  std::vector<uint32_t> segment_ends;
   friend bool operator==(const SharedExpert&, const SharedExpert&) = default;
 };
 
@@ -201,7 +203,8 @@ struct Value {
   RowSet rows = RowSet::kInvalid;
   AxisPlacement tp = AxisPlacement::kInvalid;
   AxisPlacement ep = AxisPlacement::kInvalid;
-  bool weighted = false;  // the routing weight is already in it
+  bool weighted = false;     // the routing weight is already in it
+  bool fixed_point = false;  // int64 elements, fraction_bits of them behind the point; else float32, or int32 indices
   friend bool operator==(const Value&, const Value&) = default;
 };
 

@@ -96,9 +96,10 @@ class Encoder : private FlatWriter {
 
   Offset<wire::SharedExpert> Pack(const SharedExpert& shared) {
     const auto ends = builder_.CreateVector(shared.part_ends);
+    const auto segments = builder_.CreateVector(shared.segment_ends);
     const wire::ActivationStruct activation = Pack(shared.activation);
     return wire::CreateSharedExpert(builder_, shared.width, Wire(shared.gate), &activation, Wire(shared.placement),
-                                    ends);
+                                    ends, segments);
   }
 
   Offset<wire::SideTensor> Pack(const SideTensor& side) {
@@ -141,7 +142,8 @@ class Encoder : private FlatWriter {
 
   Offset<wire::Program> Pack(const Program& program) {
     const auto values = Structs<wire::ValueStruct>(program.values, [](const Value& v) {
-      return wire::ValueStruct(Wire(v.order), Wire(v.width), Wire(v.rows), Wire(v.tp), Wire(v.ep), v.weighted ? 1 : 0);
+      return wire::ValueStruct(Wire(v.order), Wire(v.width), Wire(v.rows), Wire(v.tp), Wire(v.ep), v.weighted ? 1 : 0,
+                               v.fixed_point ? 1 : 0);
     });
     const auto steps = Tables<wire::Step>(program.steps);
     const auto layouts = Tables<wire::WorkLayout>(program.layouts);
@@ -326,8 +328,12 @@ class Decoder : public FlatReader {
   }
 
   SharedExpert Unpack(const wire::SharedExpert& from) {
-    return {from.width(), static_cast<SharedGate>(from.gate()), Unpack(*from.activation()),
-            static_cast<SharedPlacement>(from.placement()), Scalars(from.part_ends())};
+    return {from.width(),
+            static_cast<SharedGate>(from.gate()),
+            Unpack(*from.activation()),
+            static_cast<SharedPlacement>(from.placement()),
+            Scalars(from.part_ends()),
+            Scalars(from.segment_ends())};
   }
 
   SideTensor Unpack(const wire::SideTensor& from) {
@@ -388,9 +394,13 @@ class Decoder : public FlatReader {
     program.tile_rows = from.tile_rows();
     program.index_bits = from.index_bits();
     program.values = Structs<Value>(from.values(), [](const wire::ValueStruct& v) {
-      return Value{static_cast<ValueOrder>(v.order()), static_cast<ValueWidth>(v.width()),
-                   static_cast<RowSet>(v.rows()),      static_cast<AxisPlacement>(v.tp()),
-                   static_cast<AxisPlacement>(v.ep()), v.weighted() != 0};
+      return Value{static_cast<ValueOrder>(v.order()),
+                   static_cast<ValueWidth>(v.width()),
+                   static_cast<RowSet>(v.rows()),
+                   static_cast<AxisPlacement>(v.tp()),
+                   static_cast<AxisPlacement>(v.ep()),
+                   v.weighted() != 0,
+                   v.fixed_point() != 0};
     });
     program.steps = Tables<Step>(from.steps());
     program.layouts = Tables<WorkLayout>(from.layouts());

@@ -72,6 +72,7 @@ void CompareSharedExperts(const SharedExpert& a, const SharedExpert& b, const Co
   CompareActivations(a.activation, b.activation, c.Under("activation"));
   c.Field("placement", a.placement, b.placement);
   c.Field("part_ends", a.part_ends, b.part_ends);
+  c.Field("segment_ends", a.segment_ends, b.segment_ends);
 }
 
 std::string BlockText(const SideTensor& side) {
@@ -119,10 +120,11 @@ std::string TypesText(const Program& program, const Step& step) {
   std::vector<std::string> types;
   for (const uint32_t output : step.outputs) {
     const Value* value = At(program.values, output);
-    types.push_back(value == nullptr ? "?"
-                                     : absl::StrCat(WordOf(value->order), RowsText(value->rows), " ",
-                                                    WordOf(value->width), " tp ", WordOf(value->tp), ", ep ",
-                                                    WordOf(value->ep), value->weighted ? ", weighted" : ""));
+    types.push_back(value == nullptr
+                        ? "?"
+                        : absl::StrCat(WordOf(value->order), RowsText(value->rows), " ", WordOf(value->width), " tp ",
+                                       WordOf(value->tp), ", ep ", WordOf(value->ep),
+                                       value->weighted ? ", weighted" : "", value->fixed_point ? ", fixed point" : ""));
   }
   return absl::StrJoin(types, "; ");
 }

@@ -92,8 +92,9 @@ Json Of(const Limits& limits) {
 }
 
 Json Of(const Value& value) {
-  return {{"order", WordOf(value.order)}, {"width", WordOf(value.width)}, {"rows", WordOf(value.rows)},
-          {"tp", WordOf(value.tp)},       {"ep", WordOf(value.ep)},       {"weighted", value.weighted}};
+  return {{"order", WordOf(value.order)},    {"width", WordOf(value.width)}, {"rows", WordOf(value.rows)},
+          {"tp", WordOf(value.tp)},          {"ep", WordOf(value.ep)},       {"weighted", value.weighted},
+          {"fixed_point", value.fixed_point}};
 }
 
 Json Of(const Step& step) {
@@ -173,7 +174,8 @@ Json Of(const SharedExpert& shared) {
           {"gate", Optional(shared.gate)},
           {"activation", Of(shared.activation)},
           {"placement", Optional(shared.placement)},
-          {"part_ends", shared.part_ends}};
+          {"part_ends", shared.part_ends},
+          {"segment_ends", shared.segment_ends}};
 }
 
 Json Of(const LoadBalance& load) {

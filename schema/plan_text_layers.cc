@@ -92,8 +92,10 @@ std::string BodyText(const Plan& plan, const LayerClass& c) {
                                   ", down ", WordOf(c.down_basis), "; residual ", WordOf(c.residual))}};
   if (c.shared_expert.width > 0) rows.push_back({"shared expert", SharedText(c)});
   if (plan.reduction == Reduction::kExact) {
+    const size_t shared = c.shared_expert.segment_ends.size();
     rows.push_back({"exact sum", absl::StrCat(c.fraction_bits, " fraction bits, ",
-                                              CountText(c.segment_ends.size(), "column segment"))});
+                                              CountText(c.segment_ends.size(), "column segment"),
+                                              shared == 0 ? "" : absl::StrCat(", ", shared, " of the shared expert"))});
   }
   AppendTable(rows, "  ", &text);
   absl::StrAppend(&text, "  tensors\n");

@@ -38,7 +38,8 @@ bool OwnedAlike(const LayerClass& a, const LayerClass& b) {
   return a.experts == b.experts && a.expert_shards == b.expert_shards && a.expert_copies == b.expert_copies &&
          a.segment_ends == b.segment_ends && a.tp_segment_ends == b.tp_segment_ends &&
          a.shared_expert.placement == b.shared_expert.placement &&
-         a.shared_expert.part_ends == b.shared_expert.part_ends && a.load == b.load;
+         a.shared_expert.part_ends == b.shared_expert.part_ends &&
+         a.shared_expert.segment_ends == b.shared_expert.segment_ends && a.load == b.load;
 }
 
 std::string ColumnsText(const Interval& columns) { return Count(columns) == 0 ? "none" : IntervalText(columns); }

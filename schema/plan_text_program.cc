@@ -16,7 +16,7 @@ namespace {
 
 std::string ValueText(const Value& value) {
   return absl::StrCat(WordOf(value.order), RowsText(value.rows), " tp ", WordOf(value.tp), ", ep ", WordOf(value.ep),
-                      value.weighted ? ", weighted" : "");
+                      value.weighted ? ", weighted" : "", value.fixed_point ? ", fixed point" : "");
 }
 
 // "softmax top4 renorm", "top4 softmax", "sigmoid top8 of 4/8 groups renorm x2.5".

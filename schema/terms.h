@@ -82,7 +82,9 @@ namespace meshseal {
 #define MESHSEAL_SIDE_KIND(X) X(kScale, 1, "scale") X(kScale2, 2, "scale_2") X(kInputScale, 3, "input_scale")
 // Which of an expert's copies computes a slot: the same choice on every rank.
 #define MESHSEAL_COPY_CHOICE(X) X(kTokenModCopies, 1, "token mod copies")
-#define MESHSEAL_NUMERICS(X) X(kBackendOwn, 1, "backend's own")
+// What decides the bits of values. reference-1: float64 products in column order, a segment at a time, rounded once;
+// all else as the reference backend does it.
+#define MESHSEAL_NUMERICS(X) X(kBackendOwn, 1, "backend's own") X(kReference1, 2, "reference-1")
 #define MESHSEAL_FAILURE_SCOPE(X) X(kWorld, 1, "world") X(kReplica, 2, "replica")
 #define MESHSEAL_MEMORY_KIND(X) X(kDiscrete, 1, "discrete") X(kUnified, 2, "unified") X(kHost, 3, "host")
 #define MESHSEAL_TRANSPORT(X) X(kInproc, 1, "inproc") X(kMpi, 2, "mpi") X(kNccl, 3, "nccl")

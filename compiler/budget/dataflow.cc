@@ -47,8 +47,8 @@ class FlowBuilder {
 // The typing rules of the steps, over the placement of their operands.
 class Typing {
  public:
-  Typing(const Degrees& degrees, const MoeSpec& moe, SharedPlacement shared)
-      : degrees_(degrees), moe_(moe), shared_(shared) {}
+  Typing(const Degrees& degrees, const MoeSpec& moe, SharedPlacement shared, Reduction reduction)
+      : degrees_(degrees), moe_(moe), shared_(shared), exact_(reduction == Reduction::kExact) {}
 
   bool gathers() const { return degrees_.dense_tp < degrees_.tp * degrees_.ep; }
 
@@ -74,10 +74,18 @@ class Typing {
   }
 
   // A product that contracts over the cut axis: S(columns) -> P, R -> R; and the contribution of one coordinate alone.
-  static Value Contracted(Value value) {
+  Value Contracted(Value value) const {
     value.width = ValueWidth::kHidden;
+    value.fixed_point = exact_;
     if (value.tp != kR) value.tp = AxisPlacement::kAddend;
     if (value.ep != kR) value.ep = AxisPlacement::kAddend;
+    return value;
+  }
+
+  // An exact sum is one of weighted addends.
+  Value Expanded(Value value) const {
+    value = Contracted(value);
+    value.weighted = value.weighted || exact_;
     return value;
   }
 
@@ -120,6 +128,7 @@ class Typing {
   const Degrees& degrees_;
   const MoeSpec& moe_;
   SharedPlacement shared_;
+  bool exact_;
 };
 
 // The routing: by the router's formula, by a table over token ids, or as the caller brings it.
@@ -132,8 +141,9 @@ uint32_t AddRoute(const MoeSpec& moe, const Typing& typing, uint32_t own, uint32
 
 }  // namespace
 
-Dataflow DataflowOf(const Degrees& degrees, const MoeSpec& moe, SharedPlacement shared, Phase phase) {
-  const Typing typing(degrees, moe, shared);
+Dataflow DataflowOf(const Degrees& degrees, const MoeSpec& moe, SharedPlacement shared, Reduction reduction,
+                    Phase phase) {
+  const Typing typing(degrees, moe, shared, reduction);
   FlowBuilder flow;
   const uint32_t own = flow.Input(typing.Own());
   if (moe.router.scoring.value == Scoring::kPrecomputed) flow.Input(typing.Index(ValueOrder::kRouting));
@@ -153,14 +163,14 @@ Dataflow DataflowOf(const Degrees& degrees, const MoeSpec& moe, SharedPlacement 
   }
   const uint32_t activated =
       flow.Add(StepKind::kActivation, {projected, routing}, typing.Activated(flow.TypeOf(projected)));
-  const uint32_t expanded = flow.Add(StepKind::kDown, {activated, routing}, Typing::Contracted(flow.TypeOf(activated)));
+  const uint32_t expanded = flow.Add(StepKind::kDown, {activated, routing}, typing.Expanded(flow.TypeOf(activated)));
   const Value sum = typing.Combined(flow.TypeOf(expanded));
   uint32_t combined = 0;
   if (moe.shared_expert.has_value()) {
     const uint32_t gate_up = flow.Add(StepKind::kSharedGateUp, {tokens}, typing.SharedProjected());
     const uint32_t active =
         flow.Add(StepKind::kSharedActivation, {gate_up}, Typing::SharedActivated(flow.TypeOf(gate_up)));
-    const uint32_t down = flow.Add(StepKind::kSharedDown, {active, tokens}, Typing::Contracted(flow.TypeOf(active)));
+    const uint32_t down = flow.Add(StepKind::kSharedDown, {active, tokens}, typing.Contracted(flow.TypeOf(active)));
     combined = flow.Add(StepKind::kCombineShared, {expanded, routing, down}, sum);
   } else {
     combined = flow.Add(StepKind::kCombine, {expanded, routing}, sum);

@@ -29,8 +29,9 @@ struct Dataflow {
 };
 
 // The dataflow of a phase of `moe`'s layers on any rank of a world of these degrees. `shared` is where the shared
-// expert lies; it is not read without one.
-Dataflow DataflowOf(const Degrees& degrees, const MoeSpec& moe, SharedPlacement shared, Phase phase);
+// expert lies; it is not read without one. Of an exact sum, down weighs, and its addends are fixed point.
+Dataflow DataflowOf(const Degrees& degrees, const MoeSpec& moe, SharedPlacement shared, Reduction reduction,
+                    Phase phase);
 
 }  // namespace meshseal::compiler
 

@@ -97,12 +97,14 @@ class Budgeter {
     budget.max_tokens = GroupTokens(checked_.deployment(), phase);
     budget.tile_rows = tile_rows;
     const SharedPlacement shared = owned.shared_split ? SharedPlacement::kSplit : SharedPlacement::kOwner;
-    budget.flow = DataflowOf(degrees_, MoeOf(owned), shared, phase);
+    budget.flow = DataflowOf(degrees_, MoeOf(owned), shared, checked_.deployment().reduction.value, phase);
     budget.index_bits = 32;
     for (const auto& [shape, cost] : shapes) {
       budget.layouts.push_back(Layout(owned, budget, shape));
-      for (const Buffer& buffer : budget.layouts.back().buffers) {
-        if (buffer.bytes / kElementBytes > kMostIndices32) budget.index_bits = 64;
+      const std::vector<Buffer>& buffers = budget.layouts.back().buffers;
+      for (size_t value = 0; value < buffers.size(); ++value) {
+        const uint64_t element = ElementBytes(budget.flow.values[value].type);
+        if (buffers[value].bytes / element > kMostIndices32) budget.index_bits = 64;
       }
     }
     return budget;
@@ -130,6 +132,8 @@ class Budgeter {
     return layout;
   }
 
+  static uint64_t ElementBytes(const Value& value) { return value.fixed_point ? kExactElementBytes : kElementBytes; }
+
   uint64_t ValueBytes(const ClassPlacement& owned, const Value& value, const PhaseBudget& budget,
                       const WorkLayout& layout) {
     const uint64_t slots = sizing_.Mul(budget.max_tokens, MoeOf(owned).experts_per_token.value);
@@ -144,25 +148,26 @@ class Budgeter {
       case ValueOrder::kTokenId:
         return sizing_.Mul(budget.max_tokens, kElementBytes);
       case ValueOrder::kSlot:
-        return RowBytes(slots, value.width, layout);
+        return RowBytes(slots, value, layout);
       case ValueOrder::kRow:
-        return RowBytes(layout.grouped_rows, value.width, layout);
+        return RowBytes(layout.grouped_rows, value, layout);
       case ValueOrder::kToken:
       case ValueOrder::kShared:
       case ValueOrder::kInvalid:
         break;
     }
     const bool part = value.rows == RowSet::kPart;
-    return RowBytes(part ? RankTokens(checked_.deployment(), budget.phase) : budget.max_tokens, value.width, layout);
+    return RowBytes(part ? RankTokens(checked_.deployment(), budget.phase) : budget.max_tokens, value, layout);
   }
 
-  uint64_t RowBytes(uint64_t rows, ValueWidth width, const WorkLayout& layout) {
+  uint64_t RowBytes(uint64_t rows, const Value& value, const WorkLayout& layout) {
+    const ValueWidth width = value.width;
     uint64_t columns = checked_.model().hidden_size.value;
     if (width == ValueWidth::kColumns) columns = layout.columns;
     if (width == ValueWidth::kTwoColumns) columns = 2 * uint64_t{layout.columns};
     if (width == ValueWidth::kSharedColumns) columns = layout.shared_columns;
     if (width == ValueWidth::kTwoSharedColumns) columns = 2 * uint64_t{layout.shared_columns};
-    return sizing_.Mul(sizing_.Mul(rows, columns), kElementBytes);
+    return sizing_.Mul(sizing_.Mul(rows, columns), ElementBytes(value));
   }
 
   // Everything but what the rank's device decides.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/check/exact_sum.h"
 #include "compiler/check/grain.h"
 #include "compiler/check/rules.h"
 
@@ -74,30 +75,39 @@ void CheckCut(absl::string_view rule, const Cut& cut, const std::vector<Grain>& 
   }
 }
 
-// A rank's columns are whole segments: where segments are unequal, so may be the ranks' columns.
-void CheckSegments(absl::string_view rule, const Spanned<uint64_t>& width, uint64_t unit, const Deployment& d,
+// A rank's columns are whole segments: where segments are unequal, so may be the ranks' columns. `cut` is that of the
+// ranks.
+void CheckSegments(absl::string_view rule, const Cut& cut, const Spanned<uint64_t>& number, uint64_t unit,
                    Diagnostics& diagnostics) {
-  const uint64_t segments = d.exact_segments.value;
-  const uint64_t tp = d.tp.value;
+  const uint64_t segments = number.value;
+  const Spanned<uint64_t>& width = cut.width;
   const uint64_t units = (width.value + unit - 1) / unit;
-  if (d.uneven_cuts || segments % tp != 0 || segments > units || width.value % tp != 0) return;
+  if (segments % cut.parts != 0 || segments > units || width.value % cut.parts != 0) return;
   // The first `units mod segments` segments have one unit more.
-  const uint64_t per_rank = segments / tp;
+  const uint64_t per_rank = segments / cut.parts;
   const auto end_of = [&](uint64_t rank) {
     const uint64_t last = rank * per_rank;
     return std::min(width.value, (last * (units / segments) + std::min(last, units % segments)) * unit);
   };
-  for (uint64_t rank = 1; rank < tp; ++rank) {
-    if (end_of(rank) == rank * (width.value / tp)) continue;
+  for (uint64_t rank = 1; rank < cut.parts; ++rank) {
+    if (end_of(rank) == rank * (width.value / cut.parts)) continue;
     diagnostics
-        .Error(rule, d.exact_segments.span,
-               absl::StrCat("exact.segments ", segments, " of intermediate_size ", width.value,
+        .Error(rule, number.span,
+               absl::StrCat("exact.segments ", segments, " of ", cut.axis, " ", width.value,
                             " makes unequal ranks: the first has ", end_of(1), " columns, an equal cut has ",
-                            width.value / tp))
+                            width.value / cut.parts))
         .notes.push_back(
-            {d.tp.span, absl::StrCat("a rank's columns are ", per_rank, " whole segments of units of ", unit)});
+            {cut.span, absl::StrCat("a rank's columns are ", per_rank, " whole segments of units of ", unit)});
     return;
   }
+}
+
+// The segments of an exact sum, and the ranks' cut into whole ones of them.
+void CheckExact(absl::string_view rule, const Cut& cut, const Spanned<uint64_t>& segments,
+                const std::vector<Grain>& grains, bool uneven, Diagnostics& diagnostics) {
+  CheckCut(rule, {"exact.segments", cut.axis, cut.width, segments.value, segments.span}, grains, nullptr, true,
+           diagnostics);
+  if (!uneven) CheckSegments(rule, cut, segments, CutUnit(grains), diagnostics);
 }
 
 }  // namespace
@@ -107,18 +117,13 @@ void CutsKeepBlocks(absl::string_view rule, const Inputs& inputs, Diagnostics& d
   for (const LayerGroup& group : inputs.model.groups) {
     const MoeSpec& moe = group.moe;
     const std::vector<Grain> grains = GrainsOf(moe, ShapeAxis::kIntermediate, d.down_basis);
+    const Cut by_tp = {"tensor-parallel degree", "intermediate_size", moe.intermediate_size, d.tp.value, d.tp.span};
     if (d.tp.value <= moe.intermediate_size.value) {  // a rule of its own
-      CheckCut(rule, {"tensor-parallel degree", "intermediate_size", moe.intermediate_size, d.tp.value, d.tp.span},
-               grains, HalfInsideBlock(moe, ShapeAxis::kIntermediate, moe.intermediate_size.value), d.uneven_cuts,
-               diagnostics);
+      CheckCut(rule, by_tp, grains, HalfInsideBlock(moe, ShapeAxis::kIntermediate, moe.intermediate_size.value),
+               d.uneven_cuts, diagnostics);
     }
-    if (d.reduction.value == Reduction::kExact) {
-      CheckCut(
-          rule,
-          {"exact.segments", "intermediate_size", moe.intermediate_size, d.exact_segments.value, d.exact_segments.span},
-          grains, nullptr, true, diagnostics);
-      CheckSegments(rule, moe.intermediate_size, CutUnit(grains), d, diagnostics);
-    }
+    const bool exact = d.reduction.value == Reduction::kExact;
+    if (exact) CheckExact(rule, by_tp, d.exact_segments, grains, d.uneven_cuts, diagnostics);
     if (!moe.shared_expert.has_value() || !d.shared_expert.has_value()) continue;
     const Spanned<uint64_t>& width = moe.shared_expert->width;
     const bool split = d.shared_expert->value == SharedPlacement::kSplit;
@@ -131,8 +136,10 @@ void CutsKeepBlocks(absl::string_view rule, const Inputs& inputs, Diagnostics& d
           .notes.push_back({width.span, absl::StrCat(width.value, " columns over ", cut.parts, " ranks leaves ",
                                                      width.value % cut.parts, " over")});
     }
-    CheckCut(rule, cut, GrainsOf(moe, ShapeAxis::kShared, d.down_basis),
-             HalfInsideBlock(moe, ShapeAxis::kShared, width.value), d.uneven_cuts, diagnostics);
+    const std::vector<Grain> shared_grains = GrainsOf(moe, ShapeAxis::kShared, d.down_basis);
+    CheckCut(rule, cut, shared_grains, HalfInsideBlock(moe, ShapeAxis::kShared, width.value), d.uneven_cuts,
+             diagnostics);
+    if (exact) CheckExact(rule, cut, SharedSegments(d), shared_grains, d.uneven_cuts, diagnostics);
   }
 }
 

@@ -120,6 +120,21 @@ void ExactSumsFit(absl::string_view rule, const Inputs& inputs, Diagnostics& dia
                absl::StrCat("exact.segments ", segments, " is no multiple of tp ", d.tp.value))
         .notes.push_back({d.tp.span, "a rank's columns are whole segments"});
   }
+  if (d.shared_expert.has_value()) {
+    const bool split = d.shared_expert->value == SharedPlacement::kSplit;
+    const uint64_t parts = split ? d.tp.value * d.ep.value : d.tp.value;
+    const uint64_t shared = SharedSegments(d).value;
+    if (shared % parts != 0) {
+      diagnostics
+          .Error(rule, SharedSegments(d).span,
+                 absl::StrCat(shared, " segments of the shared expert are no multiple of the ", parts,
+                              " ranks that it is cut over"))
+          .notes.push_back({d.shared_expert->span, "a rank's columns of the shared expert are whole segments"});
+    }
+  } else if (d.exact_shared_segments.has_value()) {
+    diagnostics.Error(rule, d.exact_shared_segments->span,
+                      "exact.shared_segments is said, and no layer has a shared expert");
+  }
   for (const LayerGroup& group : inputs.model.groups) {
     const int fraction = ExactFractionBits(group.moe, d);
     if (fraction >= 1) continue;
@@ -127,7 +142,7 @@ void ExactSumsFit(absl::string_view rule, const Inputs& inputs, Diagnostics& dia
         .Error(rule, d.exact_bound.span,
                absl::StrCat("exact.bound ", d.exact_bound.value, " with ", ExactAddends(group.moe, d),
                             " addends leaves no bit of ", kFixedPointBits, " behind the point"))
-        .notes.push_back({d.exact_segments.span, "addends are slots times segments, and parts of the shared expert"});
+        .notes.push_back({d.exact_segments.span, "addends are slots times segments, and those of the shared expert"});
   }
 }
 
@@ -146,12 +161,12 @@ void OutputHoldsSums(absl::string_view rule, const Inputs& inputs, Diagnostics& 
                  absl::StrCat("output_dtype f16 ends at ", kLargestHalf, ", and nothing bounds the sum of ",
                               Addends(group.moe), " outputs; write bf16, or an exact reduction with a bound"))
           .notes.push_back({group.moe.router.scale.span, "the routed scale is in every addend"});
-    } else if (d.exact_bound.value * static_cast<double>(Addends(group.moe)) > kLargestHalf) {
+    } else if (const uint64_t addends = ExactAddends(group.moe, d);
+               d.exact_bound.value * static_cast<double>(addends) > kLargestHalf) {
       diagnostics
           .Error(rule, d.output_dtype.span,
-                 absl::StrCat("output_dtype f16 ends at ", kLargestHalf, ", a sum of ", Addends(group.moe),
-                              " outputs below ", d.exact_bound.value, " may reach ",
-                              d.exact_bound.value * static_cast<double>(Addends(group.moe))))
+                 absl::StrCat("output_dtype f16 ends at ", kLargestHalf, ", a sum of ", addends, " addends below ",
+                              d.exact_bound.value, " may reach ", d.exact_bound.value * static_cast<double>(addends)))
           .notes.push_back({d.exact_bound.span, "the bound"});
     }
   }

@@ -17,11 +17,7 @@ int BitsFor(double value) {
 uint64_t ExactAddends(const MoeSpec& moe, const Deployment& deployment) {
   const uint64_t slots = moe.experts_per_token.value;
   uint64_t addends = slots * deployment.exact_segments.value;
-  if (moe.shared_expert.has_value()) {
-    const bool split =
-        deployment.shared_expert.has_value() && deployment.shared_expert->value == SharedPlacement::kSplit;
-    addends += deployment.tp.value * (split ? deployment.ep.value : 1);
-  }
+  if (moe.shared_expert.has_value()) addends += SharedSegments(deployment).value;
   if (moe.FindTensor(TensorRole::kDownBias) != nullptr) addends += slots;
   return addends;
 }

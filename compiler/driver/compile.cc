@@ -76,6 +76,7 @@ void OverrideWord(const Override& flag, Span span, Deployment& deployment, Diagn
       deployment.reduction = {*reduction, span};
       deployment.exact_bound = {};
       deployment.exact_segments = {};
+      deployment.exact_shared_segments = {};
       return;
     }
     diagnostics.Error("unknown-value", span,

@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<LayerClass>> SegmentedLayers(const Manifest& model, c
     MESHSEAL_ASSIGN_OR_RETURN(layers.segment_ends, SegmentEnds(group, ShapeAxis::kIntermediate, layers.intermediate,
                                                                request.segments, "--segments"));
     if (group.moe.shared_expert.has_value()) {
-      MESHSEAL_ASSIGN_OR_RETURN(layers.shared_expert.part_ends,
+      MESHSEAL_ASSIGN_OR_RETURN(layers.shared_expert.segment_ends,
                                 SegmentEnds(group, ShapeAxis::kShared, layers.shared_expert.width,
                                             request.shared_segments.value_or(request.segments),
                                             request.shared_segments.has_value() ? "--shared-segments" : "--segments"));

@@ -101,6 +101,7 @@ SharedExpert LowerSharedExpert(const MoeSpec& moe, const ClassPlacement& placeme
   shared.activation = LowerActivation(moe.shared_expert->activation.value_or(moe.activation));
   shared.placement = placement.shared_split ? SharedPlacement::kSplit : SharedPlacement::kOwner;
   shared.part_ends = placement.shared_ends;
+  shared.segment_ends = placement.shared_segment_ends;
   return shared;
 }
 
@@ -239,7 +240,7 @@ PlanDraft Lower(const CheckedModel& checked, const Placement& placement, const M
   plan.exact_bound = deployment.exact_bound.value;
   plan.reduce_algorithm = ReduceAlgorithmOf(deployment.reduction.value, Gathers(placement.degrees()));
   plan.output = deployment.output_dtype.value;
-  plan.numerics = Numerics::kBackendOwn;
+  plan.numerics = deployment.reduction.value == Reduction::kExact ? Numerics::kReference1 : Numerics::kBackendOwn;
   plan.failure_scope = deployment.failure_scope.value;
   plan.weight_source = model.source.value;
   plan.weight_seed = model.seed;

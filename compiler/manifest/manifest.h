@@ -266,8 +266,9 @@ struct Deployment {
   Spanned<uint64_t> repacked;  // bytes a rank that repacked forms take beside the weights as stored
 
   Spanned<Reduction> reduction;
-  Spanned<double> exact_bound;       // of exact: every addend is below it
-  Spanned<uint64_t> exact_segments;  // of exact: canonical column segments
+  Spanned<double> exact_bound;                             // of exact: every addend is below it
+  Spanned<uint64_t> exact_segments;                        // of exact: canonical column segments
+  std::optional<Spanned<uint64_t>> exact_shared_segments;  // and those of the shared expert, where they are others
   Spanned<Basis> gate_up_basis;
   Spanned<Basis> down_basis;
   Spanned<Basis> output_dtype;

@@ -143,6 +143,9 @@ std::optional<Deployment> ReadDeployment(const SourceFile& file, const YamlNode&
     if (reduction.parameters.has_value()) {
       deployment.exact_bound = reduction.parameters->Number("bound");
       deployment.exact_segments = reduction.parameters->Unsigned("segments", 1, kMostRanks);
+      if (reduction.parameters->OptionalNode("shared_segments") != nullptr) {
+        deployment.exact_shared_segments = reduction.parameters->Unsigned("shared_segments", 1, kMostRanks);
+      }
       reduction.parameters->Finish();
     }
     ReadBasis(*fields, deployment);

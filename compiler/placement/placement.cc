@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "compiler/check/exact_sum.h"
 #include "compiler/check/grain.h"
 #include "schema/mesh_view.h"
 
@@ -98,8 +99,10 @@ ClassPlacement CutGroup(size_t index, const CheckedModel& checked) {
   cut.tp_segment_ends = EvenEnds(segments, degrees.tp);
   if (moe.shared_expert.has_value()) {
     cut.shared_split = deployment.shared_expert->value == SharedPlacement::kSplit;
-    cut.shared_ends = ends_of(ShapeAxis::kShared, moe.shared_expert->width.value,
-                              cut.shared_split ? degrees.tp * degrees.ep : degrees.tp);
+    const uint32_t parts = cut.shared_split ? degrees.tp * degrees.ep : degrees.tp;
+    const uint32_t shared = exact ? static_cast<uint32_t>(SharedSegments(deployment).value) : parts;
+    cut.shared_segment_ends = ends_of(ShapeAxis::kShared, moe.shared_expert->width.value, shared);
+    for (const uint32_t end : EvenEnds(shared, parts)) cut.shared_ends.push_back(cut.shared_segment_ends[end - 1]);
   }
   return cut;
 }

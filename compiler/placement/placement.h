@@ -29,8 +29,9 @@ struct ClassPlacement {
   std::vector<uint32_t> segment_ends;     // columns
   std::vector<uint32_t> tp_segment_ends;  // per tp coordinate
 
-  std::vector<uint32_t> shared_ends;  // columns of the shared expert, per part; empty without one
-  bool shared_split = false;          // parts lie on all ranks of the group, tp-major; else on ep 0, one a tp rank
+  std::vector<uint32_t> shared_segment_ends;  // columns of the shared expert; empty without one
+  std::vector<uint32_t> shared_ends;          // and per part
+  bool shared_split = false;  // parts lie on all ranks of the group, tp-major; else on ep 0, one a tp rank
 
   uint32_t ColumnsOf(uint32_t tp) const;
   uint32_t SharedColumnsOf(uint32_t tp, uint32_t ep) const;
@@ -56,8 +57,8 @@ class Placement {
 };
 
 // Experts as expert_owners.h places them; columns in whole cut units, as equal as possible; an exact reduction's
-// canonical segments first, of which a tp rank gets the same number. Ranks fill slots in node order, or as the mesh
-// assigns them; on an emulated mesh, neighbouring ranks share a slot.
+// canonical segments first, of which each rank that has some gets the same number. Ranks fill slots in node order, or
+// as the mesh assigns them; on an emulated mesh, neighbouring ranks share a slot.
 Placement Place(const CheckedModel& checked);
 
 }  // namespace meshseal::compiler

@@ -15,7 +15,8 @@ namespace {
 
 constexpr uint64_t kBufferAlignment = 64;
 constexpr uint32_t kLargestTile = 1024;
-constexpr uint64_t kElementBytes = 4;  // float32, or int32 in index values
+constexpr uint64_t kElementBytes = 4;     // float32, or int32 in index values
+constexpr uint64_t kFixedPointBytes = 8;  // int64
 constexpr uint64_t kReachOf32Bits = (uint64_t{1} << 31) - 1;
 
 // Experts, columns and shared columns of a rank.
@@ -49,8 +50,11 @@ uint64_t GroupedRows(const LayerClass& c, const Program& program, uint64_t exper
   return std::min(by_rows, by_tokens);
 }
 
+uint64_t ElementBytes(const Value& value) { return value.fixed_point ? kFixedPointBytes : kElementBytes; }
+
 Size BytesOfValue(const Plan& plan, const LayerClass& c, const Program& program, const WorkLayout& layout,
                   const Value& value) {
+  const uint64_t element = ElementBytes(value);
   const Size tokens = program.max_tokens;
   const Size slots = tokens * c.top_k;
   Size rows = tokens;
@@ -78,19 +82,19 @@ Size BytesOfValue(const Plan& plan, const LayerClass& c, const Program& program,
   }
   switch (value.width) {
     case ValueWidth::kColumns:
-      return rows * layout.columns * kElementBytes;
+      return rows * layout.columns * element;
     case ValueWidth::kTwoColumns:
-      return rows * layout.columns * (2 * kElementBytes);
+      return rows * layout.columns * (2 * element);
     case ValueWidth::kSharedColumns:
-      return rows * layout.shared_columns * kElementBytes;
+      return rows * layout.shared_columns * element;
     case ValueWidth::kTwoSharedColumns:
-      return rows * layout.shared_columns * (2 * kElementBytes);
+      return rows * layout.shared_columns * (2 * element);
     case ValueWidth::kHidden:
     case ValueWidth::kIndex:
     case ValueWidth::kInvalid:
       break;
   }
-  return rows * plan.hidden * kElementBytes;
+  return rows * plan.hidden * element;
 }
 
 // First and last step at which a value's bytes must be intact; the layer's inputs live before the first step, its
@@ -207,7 +211,9 @@ Fault IndicesReachElements(const Plan& plan, const SealFacts&) {
     for (const Program& program : c.programs) {
       uint64_t most = 0;
       for (const WorkLayout& layout : program.layouts) {
-        for (const Buffer& buffer : layout.buffers) most = std::max(most, buffer.bytes / kElementBytes);
+        for (size_t i = 0; i < layout.buffers.size(); ++i) {
+          most = std::max(most, layout.buffers[i].bytes / ElementBytes(program.values[i]));
+        }
       }
       const uint32_t bits = most <= kReachOf32Bits ? 32 : 64;
       if (program.index_bits != bits) {

@@ -132,6 +132,25 @@ Fault CheckGrains(const LayerClass& c, ShapeAxis axis, ShapeAxis fused, const st
   return std::nullopt;
 }
 
+// Where segments end is in the bits of their sums: their number decides it. Needs columns-are-owned-once.
+Fault CheckCanonical(const LayerClass& c, ShapeAxis axis, ShapeAxis fused, const std::vector<uint32_t>& ends) {
+  if (ends.empty()) return std::nullopt;
+  const uint64_t width = ends.back();
+  uint64_t unit = 1;
+  for (const Grain& grain : GrainsOf(c, axis, fused)) unit = std::min(std::lcm(unit, grain.size), width);
+  const uint64_t units = (width + unit - 1) / unit;
+  const uint64_t segments = ends.size();
+  for (uint64_t i = 0; i < segments; ++i) {
+    // The first `units mod segments` segments have one unit more.
+    const uint64_t expected =
+        std::min(width, ((i + 1) * (units / segments) + std::min(i + 1, units % segments)) * unit);
+    if (ends[i] == expected) continue;
+    return absl::StrCat("segment ", i, " of ", segments, " of ", WordOf(axis), " ends at ", ends[i], ", derived is ",
+                        expected);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Fault ExpertsAreOwnedOnce(const Plan& plan, const SealFacts&) {
@@ -234,12 +253,23 @@ Fault ColumnsAreOwnedOnce(const Plan& plan, const SealFacts&) {
       return absl::StrCat("tp ranks own ", owned, " column segments, there are ", c.segment_ends.size());
     }
     const SharedExpert& shared = c.shared_expert;
-    if (Fault fault = CheckEnds("shared part", shared.part_ends, "shared width", shared.width)) return fault;
+    if (Fault fault = FirstOf({CheckEnds("shared part", shared.part_ends, "shared width", shared.width),
+                               CheckEnds("shared segment", shared.segment_ends, "shared width", shared.width)})) {
+      return fault;
+    }
     if (shared.width == 0) continue;
     const bool split = shared.placement == SharedPlacement::kSplit;
     const uint32_t parts = split ? GroupSize(plan.degrees) : plan.degrees.tp;
     if (shared.part_ends.size() != parts) {
       return absl::StrCat(shared.part_ends.size(), " ranks own shared columns, expected ", parts);
+    }
+    for (const uint32_t end : shared.part_ends) {
+      if (std::binary_search(shared.segment_ends.begin(), shared.segment_ends.end(), end)) continue;
+      return absl::StrCat("a shared part ends at ", end, ", inside a segment");
+    }
+    if (plan.reduction != Reduction::kExact && shared.segment_ends.size() != parts) {
+      return absl::StrCat(shared.segment_ends.size(), " shared segments of ", parts, " parts, and the sum is ",
+                          WordOf(plan.reduction));
     }
   }
   return std::nullopt;
@@ -251,8 +281,23 @@ Fault SegmentsKeepBlocks(const Plan& plan, const SealFacts&) {
                                   plan.degrees.tp > 1)) {
       return fault;
     }
-    const std::vector<uint32_t>& parts = c.shared_expert.part_ends;
-    if (Fault fault = CheckGrains(c, ShapeAxis::kShared, ShapeAxis::kTwoShared, parts, parts.size() > 1)) return fault;
+    const SharedExpert& shared = c.shared_expert;
+    if (Fault fault = CheckGrains(c, ShapeAxis::kShared, ShapeAxis::kTwoShared, shared.segment_ends,
+                                  shared.part_ends.size() > 1)) {
+      return fault;
+    }
+  }
+  return std::nullopt;
+}
+
+Fault SegmentsAreCanonical(const Plan& plan, const SealFacts&) {
+  if (plan.reduction != Reduction::kExact) return std::nullopt;
+  for (const LayerClass& c : plan.layer_classes) {
+    if (Fault fault =
+            FirstOf({CheckCanonical(c, ShapeAxis::kIntermediate, ShapeAxis::kTwoIntermediate, c.segment_ends),
+                     CheckCanonical(c, ShapeAxis::kShared, ShapeAxis::kTwoShared, c.shared_expert.segment_ends)})) {
+      return fault;
+    }
   }
   return std::nullopt;
 }

@@ -87,6 +87,7 @@ class TypeWalk {
   TypeWalk(const Plan& plan, const LayerClass& c)
       : class_(c),
         gathers_(Gathers(plan.degrees)),
+        exact_(plan.reduction == Reduction::kExact),
         experts_divided_(plan.degrees.ep > 1),
         columns_cut_(plan.degrees.tp > 1) {}
 
@@ -131,7 +132,8 @@ class TypeWalk {
         values.push_back(Rows(ValueOrder::kSlot, ValueWidth::kColumns, Cut(), before_down));
         break;
       case StepKind::kDown:
-        values.push_back(Rows(ValueOrder::kSlot, ValueWidth::kHidden, Summed(columns_cut_), before_down));
+        values.push_back(
+            Fixed(Rows(ValueOrder::kSlot, ValueWidth::kHidden, Summed(columns_cut_), before_down || exact_)));
         break;
       case StepKind::kSharedGateUp:
         values.push_back(Shared(SharedIsGated(class_) ? ValueWidth::kTwoSharedColumns : ValueWidth::kSharedColumns,
@@ -141,14 +143,14 @@ class TypeWalk {
         values.push_back(Shared(ValueWidth::kSharedColumns, Cut(), SharedCut()));
         break;
       case StepKind::kSharedDown:
-        values.push_back(Shared(ValueWidth::kHidden, Summed(columns_cut_), Summed(experts_divided_)));
+        values.push_back(Fixed(Shared(ValueWidth::kHidden, Summed(columns_cut_), Summed(experts_divided_))));
         break;
       case StepKind::kCombine:
       case StepKind::kCombineShared: {
         Value combined = Tokens(RowSet::kAll, true);
         combined.tp = Summed(columns_cut_);
         combined.ep = Summed(experts_divided_);
-        values.push_back(combined);
+        values.push_back(Fixed(combined));
         break;
       }
       case StepKind::kCollective:
@@ -178,19 +180,25 @@ class TypeWalk {
   Value Rows(ValueOrder order, ValueWidth width, AxisPlacement tp, bool weighted) const {
     return {order, width, Owned(), tp, kSame, weighted};
   }
+  // An addend of an exact sum.
+  Value Fixed(Value value) const {
+    value.fixed_point = exact_;
+    return value;
+  }
   static Value Shared(ValueWidth width, AxisPlacement tp, AxisPlacement ep) {
     return {ValueOrder::kShared, width, RowSet::kAll, tp, ep, false};
   }
 
   const LayerClass& class_;
   bool gathers_;
+  bool exact_;  // down weighs, and gives fixed point up to the collective
   bool experts_divided_;
   bool columns_cut_;
 };
 
 std::string TypeText(const Value& v) {
   return absl::StrCat(WordOf(v.order), " ", WordOf(v.width), " ", WordOf(v.rows), " tp ", WordOf(v.tp), " ep ",
-                      WordOf(v.ep), v.weighted ? " weighted" : " unweighted");
+                      WordOf(v.ep), v.weighted ? " weighted" : " unweighted", v.fixed_point ? " fixed point" : "");
 }
 
 }  // namespace

@@ -19,10 +19,10 @@ int BitsFor(double value) {
   return fraction > 0.5 ? exponent : exponent - 1;
 }
 
-// The most addends of one element: of each slot a segment, of the shared expert a part, of the down bias one a slot.
+// The most addends of one element: of each slot a segment, of the shared expert likewise, of the down bias one a slot.
 uint64_t AddendsOf(const LayerClass& c) {
   const uint64_t bias = FindTensor(c, TensorRole::kDownBias) != nullptr ? c.top_k : 0;
-  return uint64_t{c.top_k} * c.segment_ends.size() + c.shared_expert.part_ends.size() + bias;
+  return uint64_t{c.top_k} * c.segment_ends.size() + c.shared_expert.segment_ends.size() + bias;
 }
 
 }  // namespace
@@ -38,6 +38,13 @@ Fault AlgorithmFitsReduction(const Plan& plan, const SealFacts&) {
   }
   if (plan.output == Basis::kF32 || plan.output == Basis::kBf16 || plan.output == Basis::kF16) return std::nullopt;
   return absl::StrCat("the output is ", WordOf(plan.output), ", expected f32, bf16 or f16");
+}
+
+Fault NumericsFollowReduction(const Plan& plan, const SealFacts&) {
+  const Numerics expected = plan.reduction == Reduction::kExact ? Numerics::kReference1 : Numerics::kBackendOwn;
+  if (plan.numerics == expected) return std::nullopt;
+  return absl::StrCat("reduction ", WordOf(plan.reduction), " has the numerics '", WordOf(plan.numerics),
+                      "', expected '", WordOf(expected), "'");
 }
 
 Fault ExactBitsFit(const Plan& plan, const SealFacts&) {

@@ -141,7 +141,7 @@ class PlanChanger {
       case 5:
         return Resize(layers->tp_segment_ends);
       case 6:
-        return Resize(layers->shared_expert.part_ends);
+        return Resize(Below(2) == 0 ? layers->shared_expert.part_ends : layers->shared_expert.segment_ends);
       case 7:
         return Resize(layers->load.slots);
       case 8:

@@ -51,7 +51,7 @@ WeightDigests DigestsFor(const Plan& plan) {
   list.model_name = plan.model_name;
   list.source = WeightSource::kSafetensors;
   for (const LayerClass& c : plan.layer_classes) {
-    list.layers.push_back({c.layers, c.segment_ends, c.shared_expert.part_ends});
+    list.layers.push_back({c.layers, c.segment_ends, c.shared_expert.segment_ends});
   }
   for (const ReadTensor& read : ReadTensors(plan.hidden, plan.layer_classes)) {
     if (list.tensors.size() == 12) break;

@@ -351,7 +351,7 @@ uint64_t BytesOfValue(const RandomDeployment& random, const DeclaredLayers& kind
                                                  {ValueWidth::kSharedColumns, layout.shared_columns},
                                                  {ValueWidth::kTwoSharedColumns, 2 * uint64_t{layout.shared_columns}}};
   const auto width = widths.find(value.width);
-  return width == widths.end() ? 0 : 4 * rows * width->second;
+  return width == widths.end() ? 0 : (value.fixed_point ? 8 : 4) * rows * width->second;
 }
 
 // A token's experts, and how many rows each rank gets of all tokens.
@@ -667,7 +667,11 @@ void CheckColumns(const RandomDeployment& random, const Plan& plan, Faults& faul
       continue;
     }
     const size_t number = random.shared_placement == SharedPlacement::kSplit ? size_t{tp} * random.degrees.ep : tp;
-    check(parts, kind->shared.width, ColumnUnit(*kind, true, random.q8_down), number, absl::StrCat(where, ", shared"));
+    const uint32_t unit = ColumnUnit(*kind, true, random.q8_down);
+    check(parts, kind->shared.width, unit, number, absl::StrCat(where, ", shared"));
+    const bool exact = random.reduction == Reduction::kExact;
+    check(c->shared_expert.segment_ends, kind->shared.width, unit, exact ? random.shared_segments : number,
+          absl::StrCat(where, ", shared segments"));
     for (size_t part = 0; part < parts.size() && !random.uneven_cuts; ++part) {
       const Run columns = PartOf(parts, part);
       Expect(columns.end - columns.begin, uint64_t{kind->shared.width} / number,
@@ -760,6 +764,16 @@ void CheckArenas(const RandomDeployment& random, const Plan& plan, Faults& fault
     for (const Program& program : c->programs) {
       const std::string where = absl::StrCat(LayersText(*c), ", ", WordOf(program.phase));
       if (program.steps.empty()) continue;
+      std::vector<bool> fixed(program.values.size(), false);  // the addends of an exact sum
+      for (const Step& step : program.steps) {
+        const bool addends = step.kind == StepKind::kDown || step.kind == StepKind::kSharedDown ||
+                             step.kind == StepKind::kCombine || step.kind == StepKind::kCombineShared;
+        for (const uint32_t value : step.outputs) fixed.at(value) = addends && random.reduction == Reduction::kExact;
+      }
+      for (size_t i = 0; i < fixed.size(); ++i) {
+        ExpectThat(program.values[i].fixed_point == fixed[i], absl::StrCat(where, ", number format of value ", i),
+                   faults);
+      }
       const std::vector<Lifetime> lives = LifetimesOf(program);
       uint64_t elements = 0;
       for (const WorkLayout& layout : program.layouts) {
@@ -773,7 +787,7 @@ void CheckArenas(const RandomDeployment& random, const Plan& plan, Faults& fault
           Expect(a.bytes, BytesOfValue(random, *kind, program, layout, program.values[i]),
                  absl::StrCat(where, ", bytes of value ", i), faults);
           end = std::max(end, a.offset + a.bytes);
-          elements = std::max(elements, a.bytes / 4);
+          elements = std::max(elements, a.bytes / (program.values[i].fixed_point ? 8 : 4));
           ExpectThat(a.offset % 64 == 0, absl::StrCat(where, ": value ", i, " is not on a cache line"), faults);
           for (size_t j = 0; j < i; ++j) {
             const Buffer& b = layout.buffers[j];

@@ -540,9 +540,13 @@ class Maker {
     made_.hidden = unit * (unit < 32 ? dice_.Between(1, 64 / unit + 2) : dice_.Between(1, 2));
     const uint32_t tp = made_.degrees.tp;
     const bool split = made_.shared_placement == SharedPlacement::kSplit;
+    const uint32_t parts = split ? Group() : tp;
+    if (made_.reduction == Reduction::kExact && made_.shared_placement != SharedPlacement::kInvalid) {
+      made_.shared_segments = parts * dice_.Pick<uint32_t>({1, 2, 3});
+    }
     for (DeclaredLayers& kind : kinds_) {
       kind.intermediate = Width(kind, false, tp, made_.segments);
-      if (kind.shared.width > 0) kind.shared.width = Width(kind, true, split ? Group() : tp, 1);
+      if (kind.shared.width > 0) kind.shared.width = Width(kind, true, parts, made_.shared_segments);
     }
     // Layers for which the same is written, as the document groups them.
     std::map<std::tuple<size_t, uint32_t, bool>, size_t> seen;
@@ -802,14 +806,16 @@ class Maker {
                       dice_.Pick<std::string>({"none", "{by: expert, kept: 3MiB}", "{by: tensor, kept: 0B}"}), "\n");
     }
     const bool exact = made_.reduction == Reduction::kExact;
-    absl::StrAppend(
-        &out, "  reduction: ",
-        exact ? absl::StrCat("{exact: {bound: ", dice_.Pick<uint32_t>({1, 3, 16, 1000}), ", segments: ", made_.segments,
-                             "}}")
-              : WordOf(made_.reduction),
-        "\n  activation_basis: {gate_up: ", gate_up_basis_, ", down: ", down_basis_, "}\n  output_dtype: ",
-        exact && !made_.residual ? dice_.Pick<std::string>({"f16", "bf16"}) : dice_.Pick<std::string>({"f32", "bf16"}),
-        "\n  failure_scope: ", dice_.Chance(50) ? "world" : "replica", "\n");
+    const uint32_t bound = dice_.Pick<uint32_t>({1, 3, 16, 1000});
+    const std::string shared = absl::StrCat(", shared_segments: ", made_.shared_segments);
+    absl::StrAppend(&out, "  reduction: ",
+                    exact ? absl::StrCat("{exact: {bound: ", bound, ", segments: ", made_.segments,
+                                         made_.shared_segments > 0 ? shared : "", "}}")
+                          : WordOf(made_.reduction),
+                    "\n  activation_basis: {gate_up: ", gate_up_basis_, ", down: ", down_basis_, "}\n  output_dtype: ",
+                    exact && !made_.residual && bound < 1000 ? dice_.Pick<std::string>({"f16", "bf16"})
+                                                             : dice_.Pick<std::string>({"f32", "bf16"}),
+                    "\n  failure_scope: ", dice_.Chance(50) ? "world" : "replica", "\n");
   }
 
   Dice dice_;

@@ -117,7 +117,8 @@ struct RandomDeployment {
   uint32_t rank_decode_tokens = 0;
   uint32_t rank_prefill_tokens = 0;
   Reduction reduction = Reduction::kInvalid;
-  uint32_t segments = 0;  // of an exact reduction
+  uint32_t segments = 0;         // of an exact reduction
+  uint32_t shared_segments = 0;  // and of its shared expert
   bool residual = false;
   bool q8_down = false;
 

@@ -31,6 +31,7 @@ using samples::Base;
 using samples::Blocks;
 using samples::Copies;
 using samples::Exact;
+using samples::ExactShared;
 using samples::Full;
 using samples::Fused;
 using samples::Gathering;
@@ -160,7 +161,7 @@ std::vector<Mutant> Mutants() {
       {"terms-are-known", "reduction 0", "reduction has the value 0, which is not in its table", Base,
        [](Plan& p) { p.reduction = Reduction::kInvalid; }, false},
       {"terms-are-known", "numerics 7", "numerics contract has the value 7, which is not in its table", Base,
-       [](Plan& p) { p.numerics = static_cast<Numerics>(7); }, true},
+       [](Plan& p) { p.numerics = static_cast<Numerics>(7); }, false},
       {"terms-are-known", "dtype 200", "a tensor's dtype has the value 200, which is not in its table", Base,
        [](Plan& p) { p.layer_classes[0].tensors[1].dtype = static_cast<DType>(200); }, false},
       {"terms-are-known", "no axis", "a tensor's axis has the value 0, which is not in its table", Base,
@@ -724,6 +725,20 @@ std::vector<Mutant> Mutants() {
        false},
       {"columns-are-owned-once", "shared parts that miss a column", "the shared parts end at 9, the shared width is 10",
        Shared, [](Plan& p) { p.layer_classes[0].shared_expert.part_ends.back() = 9; }, false},
+      {"columns-are-owned-once", "shared segments that miss a column",
+       "the shared segments end at 9, the shared width is 10", Shared,
+       [](Plan& p) { p.layer_classes[0].shared_expert.segment_ends.back() = 9; }, false},
+      {"columns-are-owned-once", "shared segments that do not ascend", "a shared segment ends at 2 and starts at 2",
+       ExactShared, [](Plan& p) { p.layer_classes[0].shared_expert.segment_ends[1] = 2; }, false},
+      {"columns-are-owned-once", "a shared part inside a segment", "a shared part ends at 4, inside a segment",
+       ExactShared, [](Plan& p) { p.layer_classes[0].shared_expert.segment_ends[1] = 3; }, false},
+      {"columns-are-owned-once", "more shared segments than parts of an ordered sum",
+       "5 shared segments of 4 parts, and the sum is ordered", Shared,
+       [](Plan& p) {
+         std::vector<uint32_t>& ends = p.layer_classes[0].shared_expert.segment_ends;
+         ends.insert(ends.begin(), 1);
+       },
+       true},
       {"segments-keep-blocks", "a cut inside a block",
        "a cut of intermediate at 48, inside a block of 32 of tensor 'layers.{layer}.experts.{expert}.down'", CutBlocks,
        [](Plan&) {}, true},
@@ -741,6 +756,10 @@ std::vector<Mutant> Mutants() {
          FusedOf(p).sides[0].of = ScaleOf::kFused;
        },
        false},
+      {"segments-are-canonical", "another first segment", "segment 0 of 4 of intermediate ends at 4, derived is 3",
+       Exact, [](Plan& p) { p.layer_classes[0].segment_ends[0] = 4; }, true},
+      {"segments-are-canonical", "a smaller segment first", "segment 0 of 8 of shared ends at 1, derived is 2",
+       ExactShared, [](Plan& p) { p.layer_classes[0].shared_expert.segment_ends[0] = 1; }, true},
       {"algorithm-fits-reduction", "an ordered sum of the transport",
        "reduction ordered has the algorithm 'as the transport does', expected 'all-gather + rank-order sum'", Small,
        [](Plan& p) { p.reduce_algorithm = ReduceAlgorithm::kTransport; }, true},
@@ -750,6 +769,19 @@ std::vector<Mutant> Mutants() {
        Gathering, [](Plan& p) { p.reduce_algorithm = ReduceAlgorithm::kGatherThenSum; }, true},
       {"algorithm-fits-reduction", "an output in q8", "the output is q8, expected f32, bf16 or f16", Base,
        [](Plan& p) { p.output = Basis::kQ8; }, true},
+      {"numerics-follow-reduction", "an exact sum of any backend",
+       "reduction exact has the numerics 'backend's own', expected 'reference-1'", Exact,
+       [](Plan& p) { p.numerics = Numerics::kBackendOwn; }, true},
+      {"numerics-follow-reduction", "a contract that an ordered sum does not need",
+       "reduction ordered has the numerics 'reference-1', expected 'backend's own'", Base,
+       [](Plan& p) { p.numerics = Numerics::kReference1; }, true},
+      {"exact-bits-fit", "a shared segment more", "layer 0 has 48 fraction bits, derived are 47", ExactShared,
+       [](Plan& p) {
+         LayerClass& c = p.layer_classes[0];
+         c.shared_expert.segment_ends = {2, 3, 4, 5, 6, 7, 8, 9, 10};
+         c.shared_expert.part_ends = {3, 5, 7, 10};
+       },
+       false},
       {"exact-bits-fit", "a bit more than there is", "layer 0 has 49 fraction bits, derived are 48", Exact,
        [](Plan& p) { p.layer_classes[0].fraction_bits += 1; }, true},
       {"exact-bits-fit", "a bound of an ordered sum", "a bound of 4 for a reduction ordered", Base,
@@ -845,6 +877,24 @@ std::vector<Mutant> Mutants() {
       {"types-are-derived", "weighted before combine",
        "layer 0 decode: %4 is slot hidden owned tp P ep R weighted, derived is slot hidden owned tp P ep R unweighted",
        Base, [](Plan& p) { DecodeOf(p).values[4].weighted = true; }, true},
+      {"types-are-derived", "fixed point of an ordered sum",
+       "layer 0 decode: %4 is slot hidden owned tp P ep R unweighted fixed point, derived is slot hidden owned tp P ep "
+       "R "
+       "unweighted",
+       Base, [](Plan& p) { DecodeOf(p).values[4].fixed_point = true; }, false},
+      {"types-are-derived", "float32 addends of an exact sum",
+       "layer 0 prefill: %8 is token hidden all tp P ep R weighted, derived is token hidden all tp P ep R weighted "
+       "fixed "
+       "point",
+       Exact, [](Plan& p) { PrefillOf(p).values[8].fixed_point = false; }, false},
+      {"types-are-derived", "fixed point beyond the collective",
+       "layer 0 decode: %9 is token hidden all tp R ep R weighted fixed point, derived is token hidden all tp R ep R "
+       "weighted",
+       ExactShared, [](Plan& p) { DecodeOf(p).values[9].fixed_point = true; }, false},
+      {"types-are-derived", "an exact sum that down does not weigh",
+       "layer 0 decode: %4 is slot hidden all tp P ep R unweighted fixed point, derived is slot hidden all tp P ep R "
+       "weighted fixed point",
+       Exact, [](Plan& p) { DecodeOf(p).values[4].weighted = false; }, true},
       {"types-are-derived", "another width",
        "layer 0 decode: %3 is slot 2*columns owned tp S(col) ep R unweighted, derived is slot columns owned tp S(col) "
        "ep R unweighted",

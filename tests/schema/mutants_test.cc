@@ -143,7 +143,6 @@ constexpr Field kChosen[] = {
     {"layer_classes[].expert_copies[].expert", "the operator's: which experts are copied"},
     {"layer_classes[].load.slots", "as measured: the busiest ranks stay as busy"},
     {"layer_classes[].load.slots[]", "as measured: the busiest ranks stay as busy"},
-    {"layer_classes[].segment_ends[]", "the compiler's: segments of one rank"},
     {"layer_classes[].programs[].tile_rows", "the compiler's: as many rows in all"},
     {"layer_classes[].programs[].layouts[].buffers", "the compiler's: two buffers of one size change places"},
     {"layer_classes[].programs[].layouts[].buffers[].offset", "the compiler's: over a buffer that is dead"},

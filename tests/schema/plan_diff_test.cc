@@ -846,6 +846,10 @@ TEST(PlanDiff, NamesEveryFieldOfALayerClass) {
          c->shared_expert.part_ends = {3, 8};
        },
        {"shared_expert.part_ends", "4,8", "3,8"}},
+      {[](LayerClass* c) {
+         c->shared_expert.segment_ends = {3, 8};
+       },
+       {"shared_expert.segment_ends", "4,8", "3,8"}},
       {[](LayerClass* c) { c->residual = Residual::kAdd; }, {"residual", "none", "add"}},
       {[](LayerClass* c) { c->gate_up_basis = Basis::kBf16; }, {"gate_up_basis", "f32", "bf16"}},
       {[](LayerClass* c) { c->down_basis = Basis::kBf16; }, {"down_basis", "f32", "bf16"}},
@@ -900,6 +904,8 @@ TEST(PlanDiff, NamesEveryFieldOfALayerClass) {
         "route gate_up activation down shared_gate_up shared_activation shared_down combine_shared"}},
       {[](LayerClass* c) { c->programs[0].values[3].weighted = true; },
        {"decode.activation.type", "slot owned columns tp R, ep R", "slot owned columns tp R, ep R, weighted"}},
+      {[](LayerClass* c) { c->programs[0].values[3].fixed_point = true; },
+       {"decode.activation.type", "slot owned columns tp R, ep R", "slot owned columns tp R, ep R, fixed point"}},
       {[](LayerClass* c) {
          c->programs[0].steps[3].inputs = {2, 1};
        },

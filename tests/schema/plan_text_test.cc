@@ -184,6 +184,7 @@ TEST(PlanText, ARefusedPlanIsListedAsItStands) {
       [](Plan* p) {
         p->layer_classes[0].shared_expert.part_ends = {9, 3};
       },
+      [](Plan* p) { p->layer_classes[0].shared_expert.segment_ends.clear(); },
       [](Plan* p) { p->layer_classes[0].shared_expert.width = 0; },
       [](Plan* p) { p->layer_classes[0].shared_expert.placement = SharedPlacement::kInvalid; },
       [](Plan* p) { p->layer_classes[0].tensors.clear(); },

@@ -96,6 +96,17 @@ PlanNumbers Exact() {
   return n;
 }
 
+PlanNumbers ExactShared() {
+  PlanNumbers n;
+  n.tp = n.ep = 2;
+  n.shared_width = 10;
+  n.reduction = Reduction::kExact;
+  n.segments = 4;
+  n.shared_segments = 8;
+  n.residual = Residual::kAdd;
+  return n;
+}
+
 PlanNumbers Quantised() {
   PlanNumbers n;
   n.tp = 3;
@@ -224,6 +235,13 @@ std::vector<SamplePlan> ValidPlans() {
   add("table", Table());
   add("given", Given());
   add("exact", Exact());
+  add("exact shared", ExactShared());
+  PlanNumbers one_rank = ExactShared();
+  one_rank.tp = one_rank.ep = 1;
+  one_rank.segments = 6;
+  one_rank.shared_width = 24;
+  one_rank.shared_placement = SharedPlacement::kOwner;
+  add("exact on one rank", one_rank);
   add("quantised", Quantised());
   add("fused", Fused());
   add("mxfp4", Mxfp4());

@@ -27,6 +27,8 @@ support::PlanNumbers Balanced();
 support::PlanNumbers Table();
 support::PlanNumbers Given();
 support::PlanNumbers Exact();
+// With a shared expert, and more segments than ranks.
+support::PlanNumbers ExactShared();
 support::PlanNumbers Quantised();
 support::PlanNumbers Fused();
 support::PlanNumbers Mxfp4();

@@ -120,6 +120,7 @@ Program BuildProgram(const PlanNumbers& n, const LayerClass& c, const Degrees& d
   const bool gated = n.activation.kind != ActivationKind::kRelu2;
   const bool split = n.shared_placement == SharedPlacement::kSplit;
   const bool on_input = n.router.weight_applied == WeightPoint::kInput;
+  const bool exact = n.reduction == Reduction::kExact;
   const bool on_activation = on_input || n.router.weight_applied == WeightPoint::kActivation;
   const AxisPlacement r = AxisPlacement::kReplicated;
   const AxisPlacement cut = n.tp > 1 ? AxisPlacement::kSplitColumns : r;
@@ -162,12 +163,16 @@ Program BuildProgram(const PlanNumbers& n, const LayerClass& c, const Degrees& d
   const auto slot_rows = [&](ValueOrder order, ValueWidth width, AxisPlacement tp, bool weighted) {
     return Value{order, width, owned, tp, r, weighted};
   };
+  const auto fixed = [&](Value value) {
+    value.fixed_point = exact;
+    return value;
+  };
   const auto shared_rows = [&](ValueWidth width, AxisPlacement tp, AxisPlacement ep) {
     return Value{ValueOrder::kShared, width, RowSet::kAll, tp, ep, false};
   };
   const Value routing_value = {ValueOrder::kRouting, ValueWidth::kIndex, RowSet::kAll, r, r, false};
   const Value sum = {ValueOrder::kToken, ValueWidth::kHidden, own, r, r, true};
-  const Value addend = {ValueOrder::kToken, ValueWidth::kHidden, RowSet::kAll, tp_sum, ep_sum, true};
+  const Value addend = fixed({ValueOrder::kToken, ValueWidth::kHidden, RowSet::kAll, tp_sum, ep_sum, true});
 
   uint32_t token = 0;
   uint32_t routing = 0;
@@ -197,12 +202,12 @@ Program BuildProgram(const PlanNumbers& n, const LayerClass& c, const Degrees& d
   slots = add(StepKind::kActivation, {slots, routing},
               {slot_rows(ValueOrder::kSlot, ValueWidth::kColumns, cut, on_activation)});
   slots = add(StepKind::kDown, {slots, routing},
-              {slot_rows(ValueOrder::kSlot, ValueWidth::kHidden, tp_sum, on_activation)});
+              {fixed(slot_rows(ValueOrder::kSlot, ValueWidth::kHidden, tp_sum, on_activation || exact))});
   uint32_t out = 0;
   if (n.shared_width > 0) {
     uint32_t shared = add(StepKind::kSharedGateUp, {token}, {shared_rows(shared_product, cut, ep_cut)});
     shared = add(StepKind::kSharedActivation, {shared}, {shared_rows(ValueWidth::kSharedColumns, cut, ep_cut)});
-    shared = add(StepKind::kSharedDown, {shared, token}, {shared_rows(ValueWidth::kHidden, tp_sum, ep_sum)});
+    shared = add(StepKind::kSharedDown, {shared, token}, {fixed(shared_rows(ValueWidth::kHidden, tp_sum, ep_sum))});
     out = add(StepKind::kCombineShared, {slots, routing, shared}, {addend});
   } else {
     out = add(StepKind::kCombine, {slots, routing}, {addend});
@@ -241,8 +246,9 @@ WorkLayout BuildLayout(const PlanNumbers& n, const Degrees& degrees, const Progr
     if (value.order == ValueOrder::kTokenId) elements = tokens;
     if (value.order == ValueOrder::kSlot) elements = slots * width;
     if (value.order == ValueOrder::kRow) elements = layout.grouped_rows * width;
-    layout.buffers.push_back({layout.arena_bytes, elements * 4});
-    layout.arena_bytes = RoundUp(layout.arena_bytes + elements * 4, 64);
+    const uint64_t bytes = elements * (value.fixed_point ? 8 : 4);
+    layout.buffers.push_back({layout.arena_bytes, bytes});
+    layout.arena_bytes = RoundUp(layout.arena_bytes + bytes, 64);
   }
   return layout;
 }
@@ -292,7 +298,10 @@ SharedExpert BuildShared(const PlanNumbers& n) {
   shared.activation = n.activation;
   shared.placement = n.shared_placement;
   const uint32_t parts = n.shared_placement == SharedPlacement::kSplit ? n.tp * n.ep : n.tp;
-  shared.part_ends = EvenEndsOf(n.shared_width, parts, n.column_unit);
+  shared.segment_ends = EvenEndsOf(n.shared_width, n.shared_segments == 0 ? parts : n.shared_segments, n.column_unit);
+  for (const uint32_t end : EvenEnds(static_cast<uint32_t>(shared.segment_ends.size()), parts)) {
+    shared.part_ends.push_back(shared.segment_ends[end - 1]);
+  }
   return shared;
 }
 
@@ -353,7 +362,7 @@ LayerClass BuildClass(const PlanNumbers& n, const Degrees& degrees) {
   c.tp_segment_ends = EvenEnds(static_cast<uint32_t>(c.segment_ends.size()), n.tp);
   if (n.reduction == Reduction::kExact) {
     const double addends = static_cast<double>(n.top_k) * static_cast<double>(c.segment_ends.size()) +
-                           static_cast<double>(c.shared_expert.part_ends.size()) + (n.biases ? n.top_k : 0);
+                           static_cast<double>(c.shared_expert.segment_ends.size()) + (n.biases ? n.top_k : 0);
     c.fraction_bits = static_cast<uint32_t>(62 - std::ceil(std::log2(n.exact_bound)) - std::ceil(std::log2(addends)));
   }
   const Owned owned = OwnedOf(n, c);
@@ -527,7 +536,7 @@ Plan BuildPlan(const PlanNumbers& n) {
                           : plan.degrees.dense_tp < n.tp * n.ep ? ReduceAlgorithm::kExchangeThenSum
                                                                 : ReduceAlgorithm::kGatherThenSum;
   plan.output = n.output;
-  plan.numerics = Numerics::kBackendOwn;
+  plan.numerics = n.reduction == Reduction::kExact ? Numerics::kReference1 : Numerics::kBackendOwn;
   plan.failure_scope = n.failure_scope;
   plan.weight_source = n.weight_source;
   plan.ignored_tensors = n.ignored_tensors;

@@ -61,8 +61,9 @@ struct PlanNumbers {
   Basis down_basis = Basis::kF32;
   Basis output = Basis::kF32;
   Reduction reduction = Reduction::kOrdered;
-  double exact_bound = 1024;  // of an exact reduction
-  uint32_t segments = 0;      // of the intermediate axis; 0: one for each tp rank
+  double exact_bound = 1024;     // of an exact reduction
+  uint32_t segments = 0;         // of the intermediate axis; 0: one for each tp rank
+  uint32_t shared_segments = 0;  // of the shared width; 0: one for each rank that has some
   Transport transport = Transport::kInproc;
   FailureScope failure_scope = FailureScope::kWorld;
   Attention attention;
