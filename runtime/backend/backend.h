@@ -13,8 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "runtime/backend/step_args.h"
 #include "schema/step.h"
+#include "schema/terms.h"
 
 namespace meshseal::runtime {
 
@@ -28,12 +30,20 @@ class Backend {
   // The name a session asks for.
   virtual absl::string_view name() const = 0;
 
-  // Whether B has a virtual for every row of the step table that is not the communicator's.
+  // The numerics contracts that it satisfies.
+  virtual absl::Span<const Numerics> numerics() const = 0;
+
+  // Whether B has a virtual for every row of the step table that is not the communicator's, and one more for those that
+  // give fixed point.
   template <class B>
   static constexpr bool HasEveryStep() {
     return
 #define MESHSEAL_STEP(Name, value, mnemonic, inputs, outputs, tensors) \
   (IsCommunication(StepKind::k##Name) || requires { &B::Name; })&&
+#include "schema/steps.def"
+#undef MESHSEAL_STEP
+#define MESHSEAL_STEP(Name, value, mnemonic, inputs, outputs, tensors) \
+  (!HasExactForm(StepKind::k##Name) || requires { &B::Name##Exact; })&&
 #include "schema/steps.def"
 #undef MESHSEAL_STEP
         true;
@@ -73,6 +83,10 @@ class Backend {
   // Down product of every owned slot: one row per slot.
   virtual absl::Status Down(const DownArgs& args) = 0;
 
+  // The same of an exact sum: of each owned slot the sum of its addends. Reasons: kNonFinite for an addend that is not
+  // finite, kBound for one that is not below the bound.
+  virtual absl::Status DownExact(const DownExactArgs& args) = 0;
+
   // Gate and up products of every token with the rank's columns of the shared expert.
   virtual absl::Status SharedGateUp(const SharedGateUpArgs& args) = 0;
 
@@ -83,12 +97,19 @@ class Backend {
   // without columns of it.
   virtual absl::Status SharedDown(const SharedDownArgs& args) = 0;
 
+  // The same of an exact sum. Reasons as for DownExact.
+  virtual absl::Status SharedDownExact(const SharedDownExactArgs& args) = 0;
+
   // Weighted sum of each token's owned slots; exact zeros for a token without one. Reason kNonFinite for an output of
   // an expert that is not finite, whatever its weight.
   virtual absl::Status Combine(const CombineArgs& args) = 0;
 
   // The same, and then the shared expert's row, likewise.
   virtual absl::Status CombineShared(const CombineSharedArgs& args) = 0;
+
+  // The same of an exact sum, whose slots are weighted: sums of integers.
+  virtual absl::Status CombineExact(const CombineExactArgs& args) = 0;
+  virtual absl::Status CombineSharedExact(const CombineSharedExactArgs& args) = 0;
 
   // The reduced rows plus the layer's input.
   virtual absl::Status Residual(const ResidualArgs& args) = 0;
@@ -99,6 +120,9 @@ static_assert(Backend::HasEveryStep<Backend>());
 
 // The backend of that name; reason kNotBuilt for a name that this version does not have.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name);
+
+// OK, or reason kNotBuilt where `backend` does not satisfy the contract of a plan.
+absl::Status CheckNumerics(const Backend& backend, Numerics contract);
 
 }  // namespace meshseal::runtime
 

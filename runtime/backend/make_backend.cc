@@ -1,4 +1,7 @@
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/backend/backend.h"
 #include "runtime/reference/reference_backend.h"
 #include "schema/reason.h"
@@ -9,6 +12,16 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name) {
   if (name == ReferenceBackend::kName) return std::make_unique<ReferenceBackend>();
   return Refuse(Reason::kNotBuilt,
                 absl::StrCat("backend '", name, "' is not built, this version has '", ReferenceBackend::kName, "'"));
+}
+
+absl::Status CheckNumerics(const Backend& backend, Numerics contract) {
+  std::vector<const char*> satisfied;
+  for (const Numerics one : backend.numerics()) {
+    if (one == contract) return absl::OkStatus();
+    satisfied.push_back(WordOf(one));
+  }
+  return Refuse(Reason::kNotBuilt, absl::StrCat("the plan's numerics are ", WordOf(contract), ", backend '",
+                                                backend.name(), "' has ", absl::StrJoin(satisfied, ", ")));
 }
 
 }  // namespace meshseal::runtime

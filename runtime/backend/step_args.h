@@ -7,12 +7,17 @@
 // whoever makes the args: the executor.
 //
 // The routing weight is multiplied in by exactly one step of a program: the one whose `weighs` is true.
+//
+// Of an exact sum, outputs of experts become fixed point segment by segment, where they are made. An addend is made
+// once for each segment of the columns, and so does not follow from who computes which of them: the float32 product
+// of the segment, times the weight or gate, in float32; of the down bias one more.
 #ifndef MESHSEAL_RUNTIME_BACKEND_STEP_ARGS_H_
 #define MESHSEAL_RUNTIME_BACKEND_STEP_ARGS_H_
 
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "runtime/program/fixed_point.h"
 #include "runtime/program/rank_facts.h"
 #include "runtime/weights/rank_weights.h"
 #include "runtime/weights/weight_matrix.h"
@@ -158,6 +163,20 @@ struct DownArgs {
   StepCounters* counters = nullptr;
 };
 
+struct DownExactArgs {
+  StepShape shape;
+  OwnedSlots owned;
+  bool weighs = false;
+  bool adds_bias = false;
+  Basis basis = Basis::kInvalid;
+  FixedPoint fixed_point;
+  absl::Span<const uint32_t> segment_ends;  // of the rank's own columns; the last is C
+  absl::Span<const ExpertWeights> experts;  // [L]
+  absl::Span<const float> activations;      // [T*k, C]
+  absl::Span<int64_t> out;                  // [T*k, H]
+  StepCounters* counters = nullptr;
+};
+
 struct SharedGateUpArgs {
   StepShape shape;
   Basis basis = Basis::kInvalid;  // what x is rounded to
@@ -183,6 +202,17 @@ struct SharedDownArgs {
   absl::Span<float> out;                // [T, H]
 };
 
+struct SharedDownExactArgs {
+  StepShape shape;
+  Basis basis = Basis::kInvalid;
+  FixedPoint fixed_point;
+  absl::Span<const uint32_t> segment_ends;  // of the rank's own columns; the last is S
+  SharedWeights shared;
+  absl::Span<const float> activations;  // [T, S]
+  absl::Span<const float> x;            // [T, H]
+  absl::Span<int64_t> out;              // [T, H]
+};
+
 struct CombineArgs {
   StepShape shape;
   OwnedSlots owned;
@@ -194,6 +224,18 @@ struct CombineArgs {
 struct CombineSharedArgs {
   CombineArgs combine;
   absl::Span<const float> shared;  // [T, H]
+};
+
+struct CombineExactArgs {
+  StepShape shape;
+  OwnedSlots owned;
+  absl::Span<const int64_t> slots;  // [T*k, H]
+  absl::Span<int64_t> out;          // [T, H]
+};
+
+struct CombineSharedExactArgs {
+  CombineExactArgs combine;
+  absl::Span<const int64_t> shared;  // [T, H]
 };
 
 struct ResidualArgs {

@@ -27,8 +27,9 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-// One member's end. Used by one thread at a time, except Abort, which any thread may call. Outputs may not overlap
-// inputs, and mean nothing after a failure.
+// One member's end. Used by one thread at a time, except Abort, which any thread may call. A sum may take its addend's
+// place, a member's piece of a sum the piece's; no other output may overlap an input. Outputs mean nothing after a
+// failure.
 class Communicator {
  public:
   virtual ~Communicator() = default;

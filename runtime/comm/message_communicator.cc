@@ -91,7 +91,7 @@ absl::Span<T> In(absl::Span<T> all, const Piece& piece) {
 template <class From, class To>
 void Copy(absl::Span<From> from, absl::Span<To> to) {
   static_assert(std::is_same_v<std::remove_const_t<From>, To>);
-  if (!from.empty()) std::memcpy(to.data(), from.data(), from.size() * sizeof(To));
+  if (!from.empty()) std::memmove(to.data(), from.data(), from.size() * sizeof(To));  // may be in place
 }
 
 template <class T>

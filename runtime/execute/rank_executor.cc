@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -97,6 +98,13 @@ class RankExecutor::Frame {
   absl::Span<float> OwnTokens(const Buffer& place) const { return Rows(place, own_.count, shape_.hidden); }
   absl::Span<int32_t> TokenIds(const Buffer& place) const { return At<int32_t>(place, 0, shape_.tokens); }
   absl::Span<float> Slots(const Buffer& place, uint64_t width) const { return Rows(place, shape_.slots(), width); }
+  // The same of an exact sum.
+  absl::Span<int64_t> FixedTokens(const Buffer& place) const {
+    return At<int64_t>(place, 0, uint64_t{shape_.tokens} * shape_.hidden);
+  }
+  absl::Span<int64_t> FixedSlots(const Buffer& place) const {
+    return At<int64_t>(place, 0, shape_.slots() * shape_.hidden);
+  }
   absl::Span<float> Grouped(const Buffer& place, uint64_t width) const {
     return Rows(place, program_.grouped_rows(), width);
   }
@@ -149,7 +157,7 @@ class RankExecutor::Frame {
  private:
   template <class T>
   absl::Span<T> At(const Buffer& place, uint64_t first, uint64_t count) const {
-    static_assert(sizeof(T) == 4);
+    static_assert(sizeof(T) == 4 || std::is_same_v<T, int64_t>);  // as values are charged
     return absl::MakeSpan(reinterpret_cast<T*>(arena_.data() + place.offset) + first, count);
   }
   absl::Span<float> Rows(const Buffer& place, uint64_t rows, uint64_t width) const {
@@ -210,7 +218,8 @@ absl::Status RankExecutor::Run(const RankProgram& program, const LayerWeights& w
       status = frame.Placed(i, RunGather(frame, step));
       if (!status.ok()) break;  // of all ranks, or the world's messages are over
     } else if (status.ok()) {
-      status = frame.Placed(i, RunBackendStep(frame, step));
+      const bool exact = program.fixed_point().has_value() && HasExactForm(step.kind);
+      status = frame.Placed(i, exact ? RunExactStep(frame, step) : RunBackendStep(frame, step));
     }
   }
   counters->gate_up_slots += launched.gate_up_slots;
@@ -303,12 +312,62 @@ absl::Status RankExecutor::RunGather(const Frame& frame, const BoundStep& step) 
       absl::MakeSpan(reinterpret_cast<std::byte*>(all.data()), all.size() * sizeof(float)));
 }
 
+absl::Status RankExecutor::RunExactStep(const Frame& frame, const BoundStep& step) {
+  const RankProgram& program = frame.program();
+  const LayerClass& layer = program.layer_class();
+  const LayerWeights& weights = frame.weights();
+  const StepShape& shape = frame.shape();
+  const auto& [in, in2, in3] = step.inputs;
+  const Buffer& out = step.outputs[0];
+  const FixedPoint& fixed_point = *program.fixed_point();
+  switch (step.kind) {
+    case StepKind::kDown:
+      return backend_->DownExact({shape, frame.Owned(in2), frame.WeighsAt(WeightPoint::kOutput), program.at().tp == 0,
+                                  layer.down_basis, fixed_point, program.segment_ends(), weights.experts,
+                                  frame.Slots(in, shape.columns), frame.FixedSlots(out), frame.counters()});
+    case StepKind::kSharedDown:
+      return backend_->SharedDownExact({shape, layer.down_basis, fixed_point, program.shared_segment_ends(),
+                                        weights.shared, frame.Tokens(in, program.shared_columns()), frame.Tokens(in2),
+                                        frame.FixedTokens(out)});
+    case StepKind::kCombine:
+    case StepKind::kCombineShared: {
+      const CombineExactArgs combine = {shape, frame.Owned(in2), frame.FixedSlots(in), frame.FixedTokens(out)};
+      if (step.kind == StepKind::kCombine) return backend_->CombineExact(combine);
+      return backend_->CombineSharedExact({combine, frame.FixedTokens(in3)});
+    }
+    default:
+      break;
+  }
+  return Refuse(Reason::kBug, absl::StrCat("step ", step.mnemonic, " has no exact form"));
+}
+
+absl::Status RankExecutor::Reduce(const Frame& frame, const BoundStep& step, const StatusLane& lane, StatusLane* sum) {
+  const Buffer& in = step.inputs.front();
+  const absl::Span<float> out = frame.OwnTokens(step.outputs.front());
+  const bool gathers = frame.program().gathers();
+  const uint64_t hidden = frame.shape().hidden;
+  const std::optional<FixedPoint>& fixed_point = frame.program().fixed_point();
+  if (!fixed_point.has_value()) {
+    const absl::Span<float> addend = frame.Tokens(in);
+    if (lane.errors > 0) std::fill(addend.begin(), addend.end(), 0.0f);
+    return gathers ? group_->ReduceScatterSum(addend, frame.MemberPieces(hidden), lane, out, sum)
+                   : group_->AllReduceSum(addend, lane, out, sum);
+  }
+  const absl::Span<int64_t> fixed = frame.FixedTokens(in);
+  if (lane.errors > 0) std::fill(fixed.begin(), fixed.end(), 0);
+  const absl::Span<int64_t> own = fixed.subspan(frame.own().first * hidden, frame.own().count * hidden);
+  MESHSEAL_RETURN_IF_ERROR(gathers
+                               ? group_->ReduceScatterSum(fixed, frame.MemberPieces(hidden), lane, own, sum)
+                               : group_->AllReduceSum(fixed, lane, fixed, sum));
+  std::transform(own.begin(), own.end(), out.begin(), [&](int64_t value) { return fixed_point->ToFloat(value); });
+  return absl::OkStatus();
+}
+
 absl::Status RankExecutor::RunCollective(const Frame& frame, uint32_t step_number, const absl::Status& cause) {
   const BoundStep& step = frame.program().steps()[step_number];
   const StepShape& shape = frame.shape();
   trail_.Enter(frame.layer(), step_number, step.mnemonic);
 
-  const absl::Span<float> addend = frame.Tokens(step.inputs.front());
   const absl::Span<const int32_t> ids = frame.ExpertIds(frame.RoutingPlace());
   const absl::Span<const float> weights = frame.ExpertWeights(frame.RoutingPlace());
   StatusLane lane;
@@ -322,16 +381,12 @@ absl::Status RankExecutor::RunCollective(const Frame& frame, uint32_t step_numbe
     }
   } else {
     lane.errors = 1;
-    std::fill(addend.begin(), addend.end(), 0.0f);
   }
 
   if (options_.drain != nullptr && options_.drain->load(std::memory_order_relaxed)) lane.drain = 1;
 
   StatusLane sum;
-  const absl::Span<float> own = frame.OwnTokens(step.outputs.front());
-  const absl::Status reduced = frame.program().gathers()
-                                   ? group_->ReduceScatterSum(addend, frame.MemberPieces(shape.hidden), lane, own, &sum)
-                                   : group_->AllReduceSum(addend, lane, own, &sum);
+  const absl::Status reduced = Reduce(frame, step, lane, &sum);
   if (!cause.ok() && !reduced.ok()) return cause;
   if (ReasonOf(reduced) == Reason::kDeadline) {
     return frame.Placed(

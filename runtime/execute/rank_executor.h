@@ -17,6 +17,7 @@
 #include "runtime/backend/backend.h"
 #include "runtime/backend/step_args.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/status_lane.h"
 #include "runtime/execute/step_trail.h"
 #include "runtime/memory/arena.h"
 #include "runtime/program/rank_program.h"
@@ -80,6 +81,10 @@ class RankExecutor {
 
   absl::Status RunBackendStep(const Frame& frame, const BoundStep& step);
   absl::Status RunGather(const Frame& frame, const BoundStep& step);
+  // The same of a step that gives fixed point, where the sum is exact.
+  absl::Status RunExactStep(const Frame& frame, const BoundStep& step);
+  // The sum over the group, in float32 or exact; of a rank whose lane has an error, zeros are its addend.
+  absl::Status Reduce(const Frame& frame, const BoundStep& step, const StatusLane& lane, StatusLane* sum);
   // `cause` is why this rank has no addend; returns the verdict that all ranks share.
   absl::Status RunCollective(const Frame& frame, uint32_t step_number, const absl::Status& cause);
 

@@ -46,7 +46,7 @@ void CheckLayers(const LayerClass& c, Lacking& lacking) {
 absl::Status CheckExecuted(const Plan& plan) {
   Lacking lacking;
   for (const LayerClass& c : plan.layer_classes) CheckLayers(c, lacking);
-  lacking.Unless("reduction", plan.reduction, {Reduction::kOrdered, Reduction::kFast});
+  lacking.Unless("reduction", plan.reduction, {Reduction::kOrdered, Reduction::kFast, Reduction::kExact});
   lacking.Unless("output_dtype", plan.output, {Basis::kF32, Basis::kBf16, Basis::kF16});
   lacking.If(plan.limits.repack != Repack::kNone, "repacked weights");
   for (const Node& node : plan.mesh.nodes) lacking.If(!node.identity.empty(), "devices pinned by identity");

@@ -5,8 +5,15 @@
 
 #include "absl/status/status.h"
 #include "schema/plan.h"
+#include "schema/step.h"
 
 namespace meshseal::runtime {
+
+// Whether a step gives fixed point where the sum is exact; a backend has a second virtual for each.
+constexpr bool HasExactForm(StepKind kind) {
+  return kind == StepKind::kDown || kind == StepKind::kSharedDown || kind == StepKind::kCombine ||
+         kind == StepKind::kCombineShared;
+}
 
 // OK, or reason kNotBuilt with everything in `plan` that is not executed.
 absl::Status CheckExecuted(const Plan& plan);

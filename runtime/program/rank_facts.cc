@@ -47,6 +47,14 @@ ColumnRange SharedColumnsOf(const LayerClass& layer_class, const Degrees& degree
   return {part == 0 ? 0 : shared.part_ends[part - 1], shared.part_ends[part]};
 }
 
+std::vector<uint32_t> SegmentsIn(const std::vector<uint32_t>& segment_ends, const ColumnRange& columns) {
+  std::vector<uint32_t> ends;
+  for (const uint32_t end : segment_ends) {
+    if (columns.begin < end && end <= columns.end) ends.push_back(end - columns.begin);
+  }
+  return ends;
+}
+
 StepKind RouteOf(const LayerClass& layer_class) {
   for (const Step& step : layer_class.programs.front().steps) {
     if (FindStep(step.kind)->outputs.front() == ValueOrder::kRouting) return step.kind;

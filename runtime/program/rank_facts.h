@@ -39,6 +39,9 @@ ColumnRange ColumnsOf(const LayerClass& layer_class, uint32_t tp);
 // The columns of the shared expert at a coordinate; none where there is no shared expert.
 ColumnRange SharedColumnsOf(const LayerClass& layer_class, const Degrees& degrees, const Coordinate& at);
 
+// The segments of a rank's columns, which are whole ones: their ends, counted from the first of its columns.
+std::vector<uint32_t> SegmentsIn(const std::vector<uint32_t>& segment_ends, const ColumnRange& columns);
+
 // Whether experts of this activation have a gate matrix.
 constexpr bool HasGate(ActivationKind kind) { return kind != ActivationKind::kRelu2; }
 

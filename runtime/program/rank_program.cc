@@ -42,7 +42,11 @@ absl::StatusOr<RankProgram> BindProgram(const SealedPlan& plan, uint32_t rank, u
   bound.columns_ = ColumnsOf(c, bound.at_.tp);
   bound.expert_places_ = ExpertPlaces(c, bound.at_.ep);
   const size_t experts = LocalExperts(c, bound.at_.ep).size();
-  const uint32_t shared_columns = SharedColumnsOf(c, content.degrees, bound.at_).size();
+  const ColumnRange shared = SharedColumnsOf(c, content.degrees, bound.at_);
+  const uint32_t shared_columns = shared.size();
+  if (content.reduction == Reduction::kExact) bound.fixed_point_ = FixedPoint{c.fraction_bits, content.exact_bound};
+  bound.segment_ends_ = SegmentsIn(c.segment_ends, bound.columns_);
+  bound.shared_segment_ends_ = SegmentsIn(c.shared_expert.segment_ends, shared);
 
   const auto program = std::find_if(c.programs.begin(), c.programs.end(),
                                     [&](const Program& candidate) { return candidate.phase == phase; });

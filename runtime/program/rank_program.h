@@ -6,10 +6,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "runtime/program/fixed_point.h"
 #include "runtime/program/rank_facts.h"
 #include "schema/mesh_view.h"
 #include "schema/plan.h"
@@ -47,6 +49,10 @@ class RankProgram {
   ColumnRange columns() const { return columns_; }
   uint32_t shared_columns() const { return layout_->shared_columns; }
   uint32_t local_experts() const { return layout_->experts; }
+  // Of an exact sum: its fixed point, and the segments of the columns above.
+  const std::optional<FixedPoint>& fixed_point() const { return fixed_point_; }
+  absl::Span<const uint32_t> segment_ends() const { return segment_ends_; }
+  absl::Span<const uint32_t> shared_segment_ends() const { return shared_segment_ends_; }
   // How many times each slot is computed over the expert group: once per tp coordinate.
   uint32_t tensor_degree() const { return degrees_.tp; }
   const Degrees& degrees() const { return degrees_; }
@@ -74,6 +80,9 @@ class RankProgram {
   const Program* program_ = nullptr;
   const WorkLayout* layout_ = nullptr;
   ColumnRange columns_;
+  std::optional<FixedPoint> fixed_point_;
+  std::vector<uint32_t> segment_ends_;
+  std::vector<uint32_t> shared_segment_ends_;
   std::vector<ExpertPlace> expert_places_;
   std::vector<BoundStep> steps_;
   size_t route_ = 0;  // in steps_

@@ -1,12 +1,12 @@
-// Down product of the shared expert, times the sigmoid of its own gate. The gate reads x unrounded; its sigmoid is
-// float64, rounded once, and multiplied in float32: once on every rank, as the rows are addends.
+// Down product of the shared expert, times the sigmoid of its own gate. It is multiplied in float32: once on every
+// rank, as the rows are addends.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "runtime/reference/dot.h"
 #include "runtime/reference/reference_backend.h"
+#include "runtime/reference/shared_gate.h"
 
 namespace meshseal::runtime {
 
@@ -22,8 +22,7 @@ absl::Status ReferenceBackend::SharedDown(const SharedDownArgs& args) {
     const absl::Span<float> out = RowOf(args.out, token, shape.hidden);
     Multiply(shared.down, ToBasis(args.basis, RowOf(args.activations, token, shared.down.columns)), out);
     if (gate.empty()) continue;
-    const auto logit = static_cast<double>(Dot(RowOf(args.x, token, shape.hidden), gate));
-    const auto share = static_cast<float>(1 / (1 + std::exp(-logit)));
+    const float share = SharedGateOf(gate, RowOf(args.x, token, shape.hidden));
     for (float& value : out) value *= share;
   }
   return absl::OkStatus();

@@ -24,7 +24,8 @@ namespace meshseal::runtime {
 namespace {
 
 absl::Status CheckOptions(const Plan& plan, const SessionOptions& options) {
-  MESHSEAL_RETURN_IF_ERROR(MakeBackend(options.backend).status());
+  MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(options.backend));
+  MESHSEAL_RETURN_IF_ERROR(CheckNumerics(*backend, plan.numerics));
   MESHSEAL_RETURN_IF_ERROR(CheckExecuted(plan));
   const Transport transport = options.world->transport();
   if (plan.mesh.transport != transport && !options.emulate) {

@@ -45,8 +45,8 @@ class Session {
   std::shared_ptr<const SealedPlan> plan() const;
 
   // Reasons: kStaleModel when nothing is loaded, or another model than the one that is asked for; kLimit and kUsage for
-  // the request, before anything runs; kNonFinite, kStatusLane, kPeerFailed, kDeadline, of the rank that failed first,
-  // named by the text. After such a failure the model is over: every later run is refused with the same reason.
+  // the request, before anything runs; kNonFinite, kBound, kStatusLane, kPeerFailed, kDeadline, of the rank that failed
+  // first, named by the text. After such a failure the model is over: every later run is refused with the same reason.
   // `result` is filled in both cases.
   absl::Status Run(const RunRequest& request, RunResult* result);
 

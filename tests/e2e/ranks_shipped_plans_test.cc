@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -116,12 +117,47 @@ TEST_P(ShippedPlans, GiveWhatTheModelComputed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, ShippedPlans,
-                         testing::Values("tiny-1", "tiny-ep4", "tiny-ep2-tp2", "tiny-ep3", "tiny-ep3-round-robin"),
+                         testing::Values("tiny-1", "tiny-ep4", "tiny-ep2-tp2", "tiny-ep3", "tiny-ep3-round-robin",
+                                         "tiny-exact-ep4", "tiny-exact-ep2-tp2"),
                          [](const auto& parameter) {
                            std::string name = parameter.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+// Two worlds and both phases, the same bits.
+TEST(ExactPlans, GiveTheSameBits) {
+  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(kModel / "recorded" / "prompt-64.safetensors");
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<uint32_t> first;
+  for (const char* deployment : {"tiny-exact-ep4", "tiny-exact-ep2-tp2"}) {
+    absl::StatusOr<SealedPlan> plan = SealedPlan::Open(CompileShipped(deployment), Policy{});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    runtime::SessionOptions options;
+    options.weights = {kModel};
+    options.unverified_weights = true;
+    absl::StatusOr<std::unique_ptr<runtime::Session>> session = runtime::Session::Create(*std::move(plan), options);
+    ASSERT_TRUE(session.ok()) << session.status();
+    for (const Phase phase : {Phase::kDecode, Phase::kPrefill}) {
+      SCOPED_TRACE(absl::StrCat(deployment, " ", WordOf(phase)));
+      const std::vector<float> hidden = Recorded<float>(*file, "layer.1.hidden_in");
+      std::vector<float> output(hidden.size());
+      runtime::RunRequest request;
+      request.layer = 1;
+      request.phase = phase;
+      request.tokens = 64;
+      request.hidden = hidden;
+      request.output = absl::MakeSpan(output);
+      runtime::RunResult result;
+      const absl::Status status = (*session)->Run(request, &result);
+      ASSERT_TRUE(status.ok()) << status;
+      std::vector<uint32_t> bits;
+      for (const float value : output) bits.push_back(std::bit_cast<uint32_t>(value));
+      if (first.empty()) first = bits;
+      EXPECT_TRUE(bits == first);
+    }
+  }
+}
 
 TEST(DemoPlan, EverySingleByteChangeIsRefusedWithExit3) {
   const std::string file = CompileShipped("tiny-ep4");

@@ -37,7 +37,8 @@ mesh:
 )");
 }
 
-std::string DeploymentText(const std::string& model, World world, uint32_t tokens, bool shared_expert) {
+std::string DeploymentText(const std::string& model, World world, uint32_t tokens, bool shared_expert,
+                           const std::string& reduction) {
   return absl::StrCat(R"(meshseal: 1
 deployment:
   model: ")",
@@ -52,7 +53,8 @@ deployment:
                       tokens, ", decode_buckets: [", tokens, "], prefill_tokens: ", tokens,
                       ", prefill_chunk: ", kPrefillChunk, R"(, sessions: 1, per_session: 0B}
   headroom: 1MiB
-  reduction: ordered
+  reduction: )",
+                      reduction, R"(
   activation_basis: {gate_up: f32, down: f32}
   output_dtype: f32
   failure_scope: world
@@ -61,14 +63,15 @@ deployment:
 
 }  // namespace
 
-absl::StatusOr<SealedPlan> CompileModel(const std::filesystem::path& model, World world, uint32_t tokens) {
+absl::StatusOr<SealedPlan> CompileModel(const std::filesystem::path& model, World world, uint32_t tokens,
+                                        const std::string& reduction) {
   const support::TempFolder folder;
   MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<const compiler::SourceFile> text,
                             compiler::SourceFile::Read(model.string()));
   const bool shared_expert = absl::StrContains(text->text(), "\n  shared_expert: {");
   support::WriteFile(folder.path() / "mesh.yaml", MeshText(world.tp * world.ep));
-  support::WriteFile(folder.path() / "deployment.yaml",
-                     DeploymentText(std::filesystem::absolute(model).string(), world, tokens, shared_expert));
+  support::WriteFile(folder.path() / "deployment.yaml", DeploymentText(std::filesystem::absolute(model).string(), world,
+                                                                       tokens, shared_expert, reduction));
   compiler::CompileRequest request;
   request.deployment = (folder.path() / "deployment.yaml").string();
   MESHSEAL_ASSIGN_OR_RETURN(const compiler::CompileResult result, compiler::Compile(request));
@@ -78,8 +81,8 @@ absl::StatusOr<SealedPlan> CompileModel(const std::filesystem::path& model, Worl
 
 absl::StatusOr<std::unique_ptr<runtime::Session>> OpenModel(const std::filesystem::path& model,
                                                             const std::filesystem::path& weights, World world,
-                                                            uint32_t tokens) {
-  MESHSEAL_ASSIGN_OR_RETURN(SealedPlan plan, CompileModel(model, world, tokens));
+                                                            uint32_t tokens, const std::string& reduction) {
+  MESHSEAL_ASSIGN_OR_RETURN(SealedPlan plan, CompileModel(model, world, tokens, reduction));
   runtime::SessionOptions options;
   options.weights = {weights};
   options.unverified_weights = true;

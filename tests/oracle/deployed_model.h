@@ -23,14 +23,15 @@ struct World {
 
 inline std::string TextOf(World world) { return absl::StrCat("tp ", world.tp, " ep ", world.ep); }
 
-// Rows are computed in float32, and summed in rank order; prefill runs in chunks of 5 tokens. Limits are `tokens`.
-// Errors carry the compiler's diagnostics. `model` is the manifest's path.
-absl::StatusOr<SealedPlan> CompileModel(const std::filesystem::path& model, World world, uint32_t tokens);
+// Rows are computed in float32, and summed as `reduction` says; prefill runs in chunks of 5 tokens. Limits are
+// `tokens`. Errors carry the compiler's diagnostics. `model` is the manifest's path.
+absl::StatusOr<SealedPlan> CompileModel(const std::filesystem::path& model, World world, uint32_t tokens,
+                                        const std::string& reduction = "ordered");
 
 // The plan with the weights at `weights`, a folder or a GGUF file.
 absl::StatusOr<std::unique_ptr<runtime::Session>> OpenModel(const std::filesystem::path& model,
                                                             const std::filesystem::path& weights, World world,
-                                                            uint32_t tokens);
+                                                            uint32_t tokens, const std::string& reduction = "ordered");
 
 // What one call gave. A failure is a failure of the test, and leaves the vectors empty.
 struct Output {

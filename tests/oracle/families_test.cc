@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -138,6 +139,53 @@ TEST(Families, GiveWhatTheirOwnClassesComputed) {
   }
   EXPECT_EQ(runs, kFamilies * Worlds().size());
   EXPECT_EQ(layers, kFamilies + 3);  // deepseek-v4, jamba and mixtral have two
+}
+
+// Exact sums: the bits of a family's outputs, of all layers and phases.
+std::vector<uint32_t> ExactBits(const fs::path& folder, const std::vector<Recording>& recordings, World world) {
+  // Segments of which each world's ranks have whole ones.
+  const bool shared = absl::StrContains((*compiler::SourceFile::Read((folder / "model.yaml").string()))->text(),
+                                        "\n  shared_expert: {");
+  const absl::StatusOr<std::unique_ptr<runtime::Session>> session =
+      OpenModel(folder / "model.yaml", folder, world, kTokens,
+                absl::StrCat("{exact: {bound: 1024, segments: 2", shared ? ", shared_segments: 4" : "", "}}"));
+  EXPECT_TRUE(session.ok()) << session.status();
+  if (!session.ok()) return {};
+  std::vector<uint32_t> bits;
+  for (const Recording& recording : recordings) {
+    std::vector<uint32_t> decoded;
+    for (const Phase phase : {Phase::kDecode, Phase::kPrefill}) {
+      SCOPED_TRACE(absl::StrCat(WordOf(phase), ", layer ", recording.layer));
+      const Output output = RunLayer(**session, recording.layer, phase, recording.hidden_in, recording.token_ids);
+      EXPECT_EQ(output.experts, recording.experts);
+      EXPECT_LE(RelativeDifference(output.hidden, recording.hidden_out), kOutputBound);
+      std::vector<uint32_t> of_phase;
+      for (const float value : output.hidden) of_phase.push_back(std::bit_cast<uint32_t>(value));
+      if (phase == Phase::kDecode) decoded = of_phase;
+      EXPECT_TRUE(of_phase == decoded) << "another phase, other bits";
+      bits.insert(bits.end(), of_phase.begin(), of_phase.end());
+    }
+  }
+  return bits;
+}
+
+TEST(Families, ExactSumsHaveTheSameBitsOnEveryWorld) {
+  const std::vector<World> worlds =
+      support::kSanitized ? std::vector<World>{{1, 1}, {2, 2}} : std::vector<World>{{1, 1}, {1, 4}, {2, 1}, {2, 2}};
+  for (const fs::path& folder : FamilyFolders()) {
+    const std::string family = folder.filename().string();
+    // A sanitizer takes its time: one with a shared expert, one with down biases.
+    if (support::kSanitized && family != "deepseek-v3" && family != "gpt-oss") continue;
+    const std::vector<Recording> recordings = RecordingsOf(folder);
+    std::vector<uint32_t> first;
+    for (const World world : worlds) {
+      SCOPED_TRACE(absl::StrCat(family, ", ", TextOf(world)));
+      const std::vector<uint32_t> bits = ExactBits(folder, recordings, world);
+      ASSERT_FALSE(bits.empty());
+      if (first.empty()) first = bits;
+      EXPECT_TRUE(bits == first);
+    }
+  }
 }
 
 std::string WithoutFirstLine(absl::string_view text) { return std::string(text.substr(text.find('\n') + 1)); }

@@ -117,6 +117,11 @@ class Laws {
     ExpectLanes(lanes);
     if (ordered) Expect(SameAll(sum, in_order), name("an all_reduce_sum is the sum in member order"));
 
+    std::vector<T> in_place = addends[own()];
+    ExpectOk(c_.AllReduceSum(absl::MakeConstSpan(in_place), LaneOfMember(own()), absl::MakeSpan(in_place), &lanes),
+             name("all_reduce_sum in place"));
+    Expect(SameAll(in_place, sum), name("a sum may take its addend's place"));
+
     std::vector<T> of_all(count * size());
     ExpectOk(c_.AllGather(BytesOf(sum), BytesIn(of_all)), name("all_gather"));
     for (uint32_t member = 0; member < size(); ++member) {
@@ -133,6 +138,11 @@ class Laws {
     ExpectOk(c_.ReduceScatterSum(addends[own()], pieces, LaneOfMember(own()), absl::MakeSpan(piece), &lanes),
              name("reduce_scatter_sum"));
     ExpectLanes(lanes);
+    in_place = addends[own()];
+    const absl::Span<T> place = absl::MakeSpan(in_place).subspan(pieces[own()].first, part);
+    ExpectOk(c_.ReduceScatterSum(absl::MakeConstSpan(in_place), pieces, LaneOfMember(own()), place, &lanes),
+             name("reduce_scatter_sum in place"));
+    Expect(SameAll(std::vector<T>(place.begin(), place.end()), piece), name("a piece may take its addend's place"));
     ExpectOk(c_.AllGather(BytesOf(piece), BytesIn(gathered)), name("all_gather"));
     const std::vector<T> expected(in_order.begin(), in_order.begin() + static_cast<ptrdiff_t>(gathered.size()));
     if (ordered) Expect(SameAll(gathered, expected), name("all_reduce_sum is all_gather of reduce_scatter_sum"));

@@ -35,6 +35,8 @@ TEST(ExecutedTest, EveryStep) {
   n.output = Basis::kF16;
   n.residual = Residual::kAdd;
   EXPECT_EQ(Refusal(n), "");
+  n.reduction = Reduction::kExact;
+  EXPECT_EQ(Refusal(n), "");
   n.router.vocabulary = 0;
   n.dense_tp = 1;
   n.reduction = Reduction::kFast;

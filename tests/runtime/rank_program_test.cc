@@ -52,6 +52,31 @@ TEST(RankFactsTest, InterleavedOwners) {
   EXPECT_EQ(LocalExperts(plan.layer_classes[0], 1), (std::vector<uint32_t>{1, 3, 5, 7}));
 }
 
+TEST(BindProgramTest, ResolvesTheSegmentsOfAnExactSum) {
+  PlanNumbers n;
+  n.tp = n.ep = 2;
+  n.intermediate = 10;
+  n.shared_width = 9;
+  n.reduction = Reduction::kExact;
+  n.segments = 4;         // end at 3, 6, 8, 10
+  n.shared_segments = 8;  // end at 2, 3, ... 9
+  const SealedPlan plan = support::BuildSealedPlan(n);
+  const absl::StatusOr<RankProgram> bound = BindProgram(plan, 2, 0, Phase::kDecode);  // tp 1, ep 0
+  ASSERT_TRUE(bound.ok()) << bound.status();
+  ASSERT_TRUE(bound->fixed_point().has_value());
+  EXPECT_EQ(bound->fixed_point()->bound, 1024);
+  EXPECT_EQ(bound->fixed_point()->fraction_bits, 48u);  // 62 - 10, and 4 of 2 x 4 + 8 addends
+  EXPECT_EQ(bound->segment_ends(), (std::vector<uint32_t>{2, 4}));
+  EXPECT_EQ(bound->shared_segment_ends(), (std::vector<uint32_t>{1, 2}));
+  const absl::StatusOr<RankProgram> first = BindProgram(plan, 0, 0, Phase::kDecode);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->segment_ends(), (std::vector<uint32_t>{3, 6}));
+  EXPECT_EQ(first->shared_segment_ends(), (std::vector<uint32_t>{2, 3}));
+
+  const SealedPlan ordered = support::BuildSealedPlan(PlanNumbers());
+  EXPECT_FALSE(BindProgram(ordered, 0, 0, Phase::kDecode)->fixed_point().has_value());
+}
+
 TEST(BindProgramTest, ResolvesPlacesAndOwners) {
   PlanNumbers n;
   n.tp = 2;

@@ -14,8 +14,11 @@ class SingleSteps : public ReferenceBackend {
  public:
   using ReferenceBackend::Activation;
   using ReferenceBackend::Combine;
+  using ReferenceBackend::CombineExact;
   using ReferenceBackend::CombineShared;
+  using ReferenceBackend::CombineSharedExact;
   using ReferenceBackend::Down;
+  using ReferenceBackend::DownExact;
   using ReferenceBackend::GateUp;
   using ReferenceBackend::GateUpGrouped;
   using ReferenceBackend::Residual;
@@ -25,6 +28,7 @@ class SingleSteps : public ReferenceBackend {
   using ReferenceBackend::Scatter;
   using ReferenceBackend::SharedActivation;
   using ReferenceBackend::SharedDown;
+  using ReferenceBackend::SharedDownExact;
   using ReferenceBackend::SharedGateUp;
   using ReferenceBackend::Unscatter;
 };
