@@ -356,9 +356,8 @@ absl::Status RankExecutor::Reduce(const Frame& frame, const BoundStep& step, con
   const absl::Span<int64_t> fixed = frame.FixedTokens(in);
   if (lane.errors > 0) std::fill(fixed.begin(), fixed.end(), 0);
   const absl::Span<int64_t> own = fixed.subspan(frame.own().first * hidden, frame.own().count * hidden);
-  MESHSEAL_RETURN_IF_ERROR(gathers
-                               ? group_->ReduceScatterSum(fixed, frame.MemberPieces(hidden), lane, own, sum)
-                               : group_->AllReduceSum(fixed, lane, fixed, sum));
+  MESHSEAL_RETURN_IF_ERROR(gathers ? group_->ReduceScatterSum(fixed, frame.MemberPieces(hidden), lane, own, sum)
+                                   : group_->AllReduceSum(fixed, lane, fixed, sum));
   std::transform(own.begin(), own.end(), out.begin(), [&](int64_t value) { return fixed_point->ToFloat(value); });
   return absl::OkStatus();
 }

@@ -34,7 +34,7 @@ class AxesTest : public testing::Test {
     numbers_.layers = 5;
     numbers_.moe_layers = {{0, 1}, {2, 5}};  // layer 1 has no experts
     numbers_.residual = Residual::kAdd;
-    numbers_.shared_width = 6;
+    numbers_.shared_width = 8;
     support::WriteCheckpoint(folder_.path(), support::RandomCheckpoint(support::BuildPlan(numbers_), 3));
   }
 
@@ -70,12 +70,20 @@ class AxesTest : public testing::Test {
 
   // The stack of `numbers` gives what one rank gives, and routes alike; every slot is computed once.
   void ExpectOneRanksStack(const PlanNumbers& numbers, uint32_t tokens, std::vector<uint32_t> group_tokens = {}) {
+    PlanNumbers of_one = numbers_;
+    of_one.reduction = numbers.reduction;
+    of_one.segments = numbers.segments;
+    of_one.shared_segments = numbers.shared_segments;
     for (const Phase phase : {Phase::kDecode, Phase::kPrefill}) {
-      const Ran one = RunStack(numbers_, phase, tokens);
+      const Ran one = RunStack(of_one, phase, tokens);
       const Ran ran = RunStack(numbers, phase, tokens, group_tokens);
       ASSERT_TRUE(one.status.ok()) << one.status;
       ASSERT_TRUE(ran.status.ok()) << ran.status;
-      EXPECT_LE(RelativeDifference(ran.output, one.output), kWorldsAgree);
+      if (numbers.reduction == Reduction::kExact) {
+        EXPECT_EQ(ran.output, one.output);
+      } else {
+        EXPECT_LE(RelativeDifference(ran.output, one.output), kWorldsAgree);
+      }
       ASSERT_EQ(ran.results.size(), 4u);
       for (size_t i = 0; i < 4; ++i) {
         EXPECT_EQ(ran.results[i].expert_ids, one.results[i].expert_ids);
@@ -159,6 +167,23 @@ TEST_F(AxesTest, FastSumsAreNearTheOrderedOnes) {
   n.tp = 2;
   n.dense_tp = 1;
   ExpectOneRanksStack(n, 9, {3, 0, 5, 1});
+}
+
+TEST_F(AxesTest, ExactSumsAreTheSameForEveryWorld) {
+  PlanNumbers n = numbers_;
+  n.reduction = Reduction::kExact;
+  n.segments = 2;
+  n.shared_segments = 4;
+  n.ep = 4;
+  ExpectOneRanksStack(n, 9);
+  n.dense_tp = 1;
+  ExpectOneRanksStack(n, 9, {3, 0, 5, 1});
+  n.ep = 2;
+  n.tp = 2;
+  n.dense_tp = 2;
+  n.pp = 3;
+  n.dp = 2;
+  ExpectOneRanksStack(n, 13, {1, 6, 6, 0});
 }
 
 TEST_F(AxesTest, TokenCountsThatDoNotFitAreRefused) {
