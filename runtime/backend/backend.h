@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/backend/step_args.h"
+#include "runtime/program/executed.h"
 #include "schema/step.h"
 #include "schema/terms.h"
 
