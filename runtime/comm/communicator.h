@@ -54,7 +54,7 @@ class Communicator {
                                     StatusLane* lane_sum) = 0;
 
   // The same sum, of which each member gets its own piece: pieces[m] is that of member m, and several members may have
-  // one. The pieces are the same on all members.
+  // one: the same bits of it. The pieces are the same on all members.
   virtual absl::Status ReduceScatterSum(absl::Span<const float> addend, absl::Span<const Piece> pieces,
                                         const StatusLane& lane, absl::Span<float> own, StatusLane* lane_sum) = 0;
   virtual absl::Status ReduceScatterSum(absl::Span<const int64_t> addend, absl::Span<const Piece> pieces,

@@ -415,21 +415,46 @@ class MessageCommunicator : public Communicator {
     Copy(addend, copy);
     const auto sent = [&](uint32_t member) { return BytesOf(absl::Span<const T>(In(copy, pieces[member]))); };
     if (options_.algorithm == ReduceAlgorithm::kTransport) {
+      // Members with the same piece must have the same bits: the first of them adds it up.
+      const auto adds_up = [&](uint32_t member) {
+        return std::find(pieces.begin(), pieces.end(), pieces[member]) == pieces.begin() + member;
+      };
       Copy(In(addend, pieces[rank_]), own);
-      const absl::Span<T> received = Reserved<T>(addend.size(), own.size());
+      const absl::Span<T> received = Reserved<T>(addend.size(), adds_up(rank_) ? own.size() : 0);
       for (uint32_t distance = 1; distance < size(); ++distance) {
         const uint32_t to = (rank_ + distance) % size();
         const uint32_t from = (rank_ + size() - distance) % size();
-        MESHSEAL_RETURN_IF_ERROR(Move({{members_[to], sent(to)}}, {{members_[from], BytesIn(received)}}));
-        Add(absl::Span<const T>(received), own);
+        const absl::Span<const std::byte> bytes = adds_up(to) ? sent(to) : absl::Span<const std::byte>();
+        MESHSEAL_RETURN_IF_ERROR(Move({{members_[to], bytes}}, {{members_[from], BytesIn(received)}}));
+        if (adds_up(rank_)) Add(absl::Span<const T>(received), own);
       }
-      return absl::OkStatus();
+      return HandOn(pieces, In(copy, pieces[rank_]), own);
     }
     const auto received = [&](uint32_t member) { return Reserved<T>(addend.size() + member * own.size(), own.size()); };
     MESHSEAL_RETURN_IF_ERROR(MoveAll(sent, [&](uint32_t member) { return BytesIn(received(member)); }));
     Copy(In(addend, pieces[rank_]), received(rank_));
     Copy(received(0), own);
     for (uint32_t member = 1; member < size(); ++member) Add(absl::Span<const T>(received(member)), own);
+    return absl::OkStatus();
+  }
+
+  // From the first member with a piece to the others that have it, over `copy`, reserved memory that is free.
+  template <class T>
+  absl::Status HandOn(absl::Span<const Piece> pieces, absl::Span<T> copy, absl::Span<T> own) {
+    const auto first = static_cast<uint32_t>(std::find(pieces.begin(), pieces.end(), pieces[rank_]) - pieces.begin());
+    const auto shared = static_cast<size_t>(std::count(pieces.begin(), pieces.end(), pieces[rank_]));
+    if (own.empty() || shared == 1) return absl::OkStatus();
+    if (first == rank_) Copy(own, copy);
+    MESHSEAL_RETURN_IF_ERROR(MoveAll(
+        [&](uint32_t member) -> absl::Span<const std::byte> {
+          if (first != rank_ || pieces[member] != pieces[rank_]) return {};
+          return BytesOf(absl::Span<const T>(copy));
+        },
+        [&](uint32_t member) -> absl::Span<std::byte> {
+          if (first == rank_ || member != first) return {};
+          return BytesIn(copy);
+        }));
+    if (first != rank_) Copy(copy, own);
     return absl::OkStatus();
   }
 

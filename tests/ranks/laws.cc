@@ -208,6 +208,26 @@ class Laws {
              "reduce_scatter_sum of pieces");
     const int64_t n = size();
     Expect(sum == std::vector<int64_t>(mine.count, n * (n + 1) / 2), "members that share a piece get the same sum");
+
+    // In whichever order its addends are added.
+    constexpr size_t kMost = 40;
+    std::vector<float> drawn(end);
+    for (uint32_t member = 0; member < size(); ++member) {
+      std::vector<float> of_member(end);
+      for (float& value : of_member) value = 1.0f + static_cast<float>(Below(1 << 24)) * 0x1p-20f;
+      if (member == own()) drawn = of_member;
+    }
+    std::vector<float> padded(kMost);
+    std::vector<float> of_all(kMost * size());
+    ExpectOk(c_.ReduceScatterSum(drawn, pieces, LaneOfMember(own()), absl::MakeSpan(padded).first(mine.count), &lanes),
+             "reduce_scatter_sum of pieces");
+    ExpectOk(c_.AllGather(BytesOf(padded), BytesIn(of_all)), "all_gather");
+    for (uint32_t member = 1; member < size(); ++member) {
+      if (pieces[member] != pieces[member - 1]) continue;
+      Expect(
+          std::memcmp(of_all.data() + member * kMost, of_all.data() + (member - 1) * kMost, kMost * sizeof(float)) == 0,
+          "members that share a piece get the same bits");
+    }
   }
 
   // Around the ring, then back.

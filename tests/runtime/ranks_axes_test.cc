@@ -167,6 +167,8 @@ TEST_F(AxesTest, FastSumsAreNearTheOrderedOnes) {
   n.tp = 2;
   n.dense_tp = 1;
   ExpectOneRanksStack(n, 9, {3, 0, 5, 1});
+  n.dense_tp = 2;  // the ranks of a group must route the next layer alike
+  ExpectOneRanksStack(n, 9, {8, 1});
 }
 
 TEST_F(AxesTest, ExactSumsAreTheSameForEveryWorld) {
