@@ -59,6 +59,11 @@ class Endpoint {
   // and `cause`. The first cause stays.
   virtual void Abort(const absl::Status& cause) = 0;
 
+  // Around the rank's part in one call of a session, for a transport that must know who is about to exchange:
+  // BeginCall before any rank of this process starts, by the caller's thread; EndCall last, by the rank's.
+  virtual void BeginCall() {}
+  virtual void EndCall() {}
+
   // Takes memory that messages lie in, because a failed exchange may still be reading or writing it.
   virtual void Keep(Arena memory) { static_cast<void>(memory); }
 };

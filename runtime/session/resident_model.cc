@@ -92,12 +92,14 @@ std::vector<absl::Status> ResidentModel::OnAllRanks(Work work) {
   std::vector<absl::Status> statuses(ranks_.size());
   std::vector<std::thread> threads;
   threads.reserve(ranks_.size());  // nothing may throw past a thread that runs
+  for (const std::unique_ptr<ResidentRank>& rank : ranks_) rank->BeginCall();
   for (size_t i = 0; i < ranks_.size(); ++i) {
     ResidentRank& rank = *ranks_[i];
     absl::Status& status = statuses[i];
     const auto finish = [&rank, &status](absl::Status verdict) {
       status = std::move(verdict);
       if (!status.ok()) rank.Abort(status);
+      rank.EndCall();
     };
     try {
       threads.emplace_back([&rank, work, finish] {

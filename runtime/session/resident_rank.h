@@ -81,6 +81,10 @@ class ResidentRank {
   // per layer of the call, and each of their `ranks` one per world rank.
   absl::Status Run(const LayerCall& call, bool alone, std::vector<RunResult>* results);
 
+  // Around each of Prepare and Run, as in Endpoint.
+  void BeginCall() { endpoint_->BeginCall(); }
+  void EndCall() { endpoint_->EndCall(); }
+
   // Ends the world for all its ranks.
   void Abort(const absl::Status& cause) { endpoint_->Abort(cause); }
 
