@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -25,7 +29,9 @@ using Clock = std::chrono::steady_clock;
 // How long a wait goes on after the process was asked to end: a peer may have been asked, too, and be about to come.
 constexpr std::chrono::milliseconds kStopGrace{300};
 // How long a rank that has failed waits for the others to leave, too.
-constexpr std::chrono::milliseconds kLeaveGrace{1'500};
+constexpr std::chrono::milliseconds kLeaveGrace{500};
+// How much later than the rank that failed first the others end the job, whose exit code is that of the first.
+constexpr std::chrono::milliseconds kFirstGrace{200};
 
 // What a rank tells the others besides the messages of its groups.
 struct Note {
@@ -34,12 +40,15 @@ struct Note {
 };
 static_assert(sizeof(Note) == 512);
 
+// All of it goes over MPI_COMM_WORLD: another communicator would have to be made by all ranks together, in a call that
+// waits for ever for one that is lost. Tags keep it apart, below the least bound that MPI promises, 32767.
 constexpr int kLeftTag = 0;
-constexpr uint32_t kLastConnection = 8'000;  // tags of all channels stay below the least bound that MPI promises, 32767
+constexpr uint32_t kLastConnection = 5'000;
 
-int TagOf(uint32_t connection, Channel channel) {
-  return static_cast<int>(connection * kChannels) + static_cast<int>(channel);
+int MessageTag(uint32_t connection, Channel channel) {
+  return static_cast<int>(connection * (kChannels + 1)) + static_cast<int>(channel);
 }
+int NoteTag(uint32_t connection) { return static_cast<int>(connection * (kChannels + 1) + kChannels); }
 
 absl::Status CheckCall(int error, const char* call) {
   if (error == MPI_SUCCESS) return absl::OkStatus();
@@ -65,29 +74,114 @@ class Patience {
   unsigned turns_ = 0;
 };
 
+// Watches the calls of MPI that wait for all ranks and have no deadline of their own: its start and its end.
+class CallWatch {
+ public:
+  CallWatch(const std::atomic<bool>* stop, std::function<void(const absl::Status&)> give_up)
+      : stop_(stop), give_up_(std::move(give_up)) {}
+  CallWatch(const CallWatch&) = delete;
+  CallWatch& operator=(const CallWatch&) = delete;
+
+  ~CallWatch() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  absl::Status Start() {
+    try {
+      thread_ = std::thread([this] { Run(); });
+    } catch (const std::system_error&) {
+      return Refuse(Reason::kOutOfMemory, "no thread to watch the start of MPI with");
+    }
+    return absl::OkStatus();
+  }
+
+  void Begin(const char* call, std::chrono::milliseconds deadline) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      call_ = call;
+      deadline_ = deadline;
+      until_ = Clock::now() + deadline;
+    }
+    changed_.notify_all();
+  }
+
+  void End() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    call_ = nullptr;
+  }
+
+ private:
+  void Run() {
+    constexpr std::chrono::milliseconds kLook{20};  // at `stop`, which a signal sets
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!over_) {
+      if (call_ == nullptr) {
+        changed_.wait(lock);
+        continue;
+      }
+      changed_.wait_for(lock, kLook);
+      if (call_ == nullptr) continue;
+      if (stop_ != nullptr && stop_->load(std::memory_order_relaxed)) {
+        GiveUp(Refuse(Reason::kStopped, absl::StrCat("was asked to end while it waited for all ranks in ", call_)));
+      }
+      if (Clock::now() >= until_) {
+        GiveUp(Refuse(Reason::kDeadline, absl::StrCat("waited ", deadline_.count(), " ms for all ranks in ", call_)));
+      }
+    }
+  }
+
+  [[noreturn]] void GiveUp(const absl::Status& cause) {
+    if (give_up_) give_up_(cause);
+    std::this_thread::sleep_for(kLeaveGrace);  // the others come to the same, and the first one's end ends them
+    std::_Exit(RowOf(*ReasonOf(cause)).exit_code);
+  }
+
+  const std::atomic<bool>* stop_;
+  const std::function<void(const absl::Status&)> give_up_;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  bool over_ = false;
+  const char* call_ = nullptr;
+  std::chrono::milliseconds deadline_{};
+  Clock::time_point until_;
+  std::thread thread_;
+};
+
 }  // namespace
 
 class MpiWorld::State {
  public:
-  explicit State(const std::atomic<bool>* stop) : stop_(stop) {}
+  explicit State(const StartOptions& options) : options_(options), watch_(options.stop, options.give_up) {}
 
   absl::Status Open() {
-    for (MPI_Comm* comm : {&messages_, &notes_}) {
-      MESHSEAL_RETURN_IF_ERROR(CheckCall(MPI_Comm_dup(MPI_COMM_WORLD, comm), "MPI_Comm_dup"));
-      MESHSEAL_RETURN_IF_ERROR(CheckCall(MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+    MESHSEAL_RETURN_IF_ERROR(watch_.Start());
+    int level = 0;
+    watch_.Begin("MPI_Init_thread", options_.start_deadline);
+    const int error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
+    watch_.End();
+    MESHSEAL_RETURN_IF_ERROR(CheckCall(error, "MPI_Init_thread"));
+    MESHSEAL_RETURN_IF_ERROR(
+        CheckCall(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+    if (level < MPI_THREAD_MULTIPLE) {
+      return Refuse(Reason::kUsage, "this MPI cannot be called by several threads (MPI_THREAD_MULTIPLE)");
     }
     int number = 0;
-    MPI_Comm_rank(messages_, &number);
+    MPI_Comm_rank(MPI_COMM_WORLD, &number);
     rank_ = static_cast<uint32_t>(number);
-    MPI_Comm_size(messages_, &number);
+    MPI_Comm_size(MPI_COMM_WORLD, &number);
     size_ = static_cast<uint32_t>(number);
     return absl::OkStatus();
   }
 
   uint32_t rank() const { return rank_; }
   uint32_t size() const { return size_; }
-  MPI_Comm messages() const { return messages_; }
-  bool stopped() const { return stop_ != nullptr && stop_->load(std::memory_order_relaxed); }
+  bool stopped() const { return options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed); }
 
   uint32_t NextConnection() { return ++connections_; }
 
@@ -101,7 +195,8 @@ class MpiWorld::State {
     for (uint32_t to = 0; to < size_; ++to) {
       if (to == rank_) continue;
       MPI_Request request = MPI_REQUEST_NULL;
-      if (MPI_Isend(&note, sizeof(note), MPI_BYTE, static_cast<int>(to), tag, notes_, &request) == MPI_SUCCESS) {
+      if (MPI_Isend(&note, sizeof(note), MPI_BYTE, static_cast<int>(to), tag, MPI_COMM_WORLD, &request) ==
+          MPI_SUCCESS) {
         MPI_Request_free(&request);  // `told_` lives as long as the process
       }
     }
@@ -112,7 +207,7 @@ class MpiWorld::State {
     int arrived = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
-    if (MPI_Improbe(MPI_ANY_SOURCE, tag, notes_, &arrived, &message, &status) != MPI_SUCCESS || arrived == 0) {
+    if (MPI_Improbe(MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &arrived, &message, &status) != MPI_SUCCESS || arrived == 0) {
       return std::nullopt;
     }
     Note note;
@@ -134,24 +229,27 @@ class MpiWorld::State {
     return left_.front();
   }
 
-  void Finish(int exit_code, absl::string_view cause) {
-    if (exit_code == 0) {
+  void Finish(const absl::Status& status) {
+    if (status.ok()) {
+      watch_.Begin("MPI_Finalize", options_.end_deadline);
       MPI_Finalize();
+      watch_.End();
       return;
     }
-    Tell(kLeftTag, cause);
+    Tell(kLeftTag, status.message());
     Patience patience;
     for (const auto until = Clock::now() + kLeaveGrace; Clock::now() < until; patience.Wait()) {
       static_cast<void>(Left());
       if (left_.size() + 1 >= size_) break;
     }
-    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    const Reason reason = ReasonOf(status).value_or(Reason::kBug);
+    if (reason == Reason::kPeerFailed) std::this_thread::sleep_for(kFirstGrace);
+    MPI_Abort(MPI_COMM_WORLD, RowOf(reason).exit_code);
   }
 
  private:
-  const std::atomic<bool>* stop_;
-  MPI_Comm messages_ = MPI_COMM_NULL;
-  MPI_Comm notes_ = MPI_COMM_NULL;
+  const StartOptions options_;
+  CallWatch watch_;
   uint32_t rank_ = 0;
   uint32_t size_ = 0;
   std::atomic<uint32_t> connections_{0};
@@ -190,7 +288,7 @@ class MpiEndpoint : public Endpoint {
       const int error = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
       if (error != MPI_SUCCESS) return End(WhichFailed(error));
       if (done != 0) break;
-      if (const std::optional<Note> note = state_->Heard(TagOf(connection_, Channel::kWorld))) {
+      if (const std::optional<Note> note = state_->Heard(NoteTag(connection_))) {
         return EndBy(PeerFailed(note->rank, note->text.data()));
       }
       if (const std::optional<Note> note = state_->Left()) return EndBy(PeerFailed(note->rank, note->text.data()));
@@ -231,7 +329,7 @@ class MpiEndpoint : public Endpoint {
       if (!failure_.ok()) return failure_;
       failure_ = cause;
     }
-    state_->Tell(TagOf(connection_, Channel::kWorld), cause.message());
+    state_->Tell(NoteTag(connection_), cause.message());
     return cause;
   }
 
@@ -244,7 +342,7 @@ class MpiEndpoint : public Endpoint {
 
   // What is received first, then what is sent.
   absl::Status Post(Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in) {
-    const int tag = TagOf(connection_, channel);
+    const int tag = MessageTag(connection_, channel);
     requests_.clear();
     peers_.clear();
     in_sizes_.clear();
@@ -257,7 +355,7 @@ class MpiEndpoint : public Endpoint {
       in_sizes_.push_back(message.bytes.size());
       MESHSEAL_RETURN_IF_ERROR(
           CheckCall(MPI_Irecv(message.bytes.data(), size_of(message.bytes), MPI_BYTE, static_cast<int>(message.from),
-                              tag, state_->messages(), &requests_.back()),
+                              tag, MPI_COMM_WORLD, &requests_.back()),
                     "MPI_Irecv"));
     }
     for (const Outgoing& message : out) {
@@ -267,7 +365,7 @@ class MpiEndpoint : public Endpoint {
       peers_.push_back(message.to);
       MESHSEAL_RETURN_IF_ERROR(
           CheckCall(MPI_Isend(message.bytes.data(), size_of(message.bytes), MPI_BYTE, static_cast<int>(message.to), tag,
-                              state_->messages(), &requests_.back()),
+                              MPI_COMM_WORLD, &requests_.back()),
                     "MPI_Isend"));
     }
     return absl::OkStatus();
@@ -312,18 +410,11 @@ class MpiEndpoint : public Endpoint {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<MpiWorld>> MpiWorld::Start(const std::atomic<bool>* stop) {
+absl::StatusOr<std::shared_ptr<MpiWorld>> MpiWorld::Start(const StartOptions& options) {
   int started = 0;
   MPI_Initialized(&started);
   if (started != 0) return Refuse(Reason::kUsage, "MPI was started before in this process");
-  int level = 0;
-  MESHSEAL_RETURN_IF_ERROR(
-      CheckCall(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread"));
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  if (level < MPI_THREAD_MULTIPLE) {
-    return Refuse(Reason::kUsage, "this MPI cannot be called by several threads (MPI_THREAD_MULTIPLE)");
-  }
-  const auto state = std::make_shared<State>(stop);
+  const auto state = std::make_shared<State>(options);
   MESHSEAL_RETURN_IF_ERROR(state->Open());
   return std::shared_ptr<MpiWorld>(new MpiWorld(state));
 }
@@ -355,6 +446,6 @@ absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> MpiWorld::Connect(uint32_
   return ends;
 }
 
-void MpiWorld::Finish(int exit_code, absl::string_view cause) { state_->Finish(exit_code, cause); }
+void MpiWorld::Finish(const absl::Status& status) { state_->Finish(status); }
 
 }  // namespace meshseal::runtime

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/message_communicator.h"
 #include "runtime/comm/mpi_world.h"
+#include "schema/reason.h"
 #include "tests/ranks/laws.h"
 
 namespace meshseal {
@@ -31,14 +32,14 @@ std::vector<std::string> Broken(runtime::MpiWorld& world) {
 }
 
 int Main() {
-  const auto world = runtime::MpiWorld::Start(nullptr);
+  const auto world = runtime::MpiWorld::Start({});
   if (!world.ok()) {
     std::fprintf(stderr, "%s\n", std::string(world.status().message()).c_str());
     return 1;
   }
   const std::vector<std::string> broken = Broken(**world);
   for (const std::string& law : broken) std::fprintf(stderr, "%s\n", law.c_str());
-  (*world)->Finish(broken.empty() ? 0 : 1, broken.empty() ? "" : broken.front());
+  (*world)->Finish(broken.empty() ? absl::OkStatus() : Refuse(Reason::kBug, broken.front()));
   return broken.empty() ? 0 : 1;
 }
 

@@ -59,6 +59,7 @@ struct RunFlags {
   bool isolated_network = false;
   bool dry_run = false;
   uint32_t deadline_seconds = 30;
+  uint32_t load_deadline_seconds = 600;
   std::vector<uint32_t> rank_tokens;
   std::string error_file;
 };
@@ -246,6 +247,7 @@ absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::strin
   }
   options.isolated_network = flags.isolated_network;
   options.deadline = std::chrono::seconds(flags.deadline_seconds);
+  options.load_deadline = std::chrono::seconds(flags.load_deadline_seconds);
   std::string loaded;
   MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Session> session, [&] {
     LoadWatch watch;
@@ -321,19 +323,26 @@ absl::Status WriteErrorFile(const RunFlags& flags, uint32_t rank, const std::str
   return WriteWholeFile(absl::StrReplaceAll(flags.error_file, {{kRankMark, absl::StrCat(rank)}}), {text, "\n"});
 }
 
+// Says why a rank ends; its exit code. The file first: who reads standard error may be gone.
+int ReportRank(const RunFlags& flags, uint32_t rank, const std::string& plan, const absl::Status& status) {
+  if (!status.ok() && !flags.error_file.empty()) Report("run", WriteErrorFile(flags, rank, plan, status));
+  return Report("run", status);
+}
+
 int RunAsRank(const RunFlags& flags) {
   absl::Status status = CheckFlags(flags);
   if (!status.ok()) return Report("run", status);
-  absl::StatusOr<RankLaunch> launch = RankLaunch::Start(flags.ranks);
-  if (!launch.ok()) return Report("run", launch.status());
+  const RankLaunch::Waits waits = {std::chrono::seconds(flags.load_deadline_seconds),
+                                   std::chrono::seconds(flags.deadline_seconds)};
   std::string plan_id;
+  absl::StatusOr<RankLaunch> launch = RankLaunch::Start(
+      flags.ranks, waits,
+      [&flags, &plan_id](uint32_t rank, const absl::Status& cause) { ReportRank(flags, rank, plan_id, cause); });
+  if (!launch.ok()) return Report("run", launch.status());
   if (!launch->identity().empty()) std::fprintf(stderr, "%s\n", launch->identity().c_str());
   status = RunPlan(flags, *launch, &plan_id);
-  const int exit_code = Report("run", status);
-  if (!status.ok() && !flags.error_file.empty()) {
-    Report("run", WriteErrorFile(flags, launch->rank(), plan_id, status));
-  }
-  launch->Finish(exit_code, status.message());
+  const int exit_code = ReportRank(flags, launch->rank(), plan_id, status);
+  launch->Finish(status);
   return exit_code;
 }
 
@@ -389,7 +398,9 @@ int Main(int argc, char** argv) {
   run_command.add_option("--token-ids", run.token_ids, "int32 or int64 [tokens], for layers with a token table: t.npy");
   run_command.add_option("--routing", run.routing,
                          "for a precomputed routing: r.safetensors as --routing-output writes");
-  run_command.add_option("--deadline", run.deadline_seconds, "longest wait for a peer, in seconds");
+  run_command.add_option("--deadline", run.deadline_seconds, "longest wait for a peer in a run, in seconds");
+  run_command.add_option("--load-deadline", run.load_deadline_seconds,
+                         "longest wait for a peer before it, while weights are read, in seconds");
   run_command.add_option("--error-file", run.error_file, "on failure, write rank, reason and text: e-{rank}.json");
   run_command.add_option("--job-key", run.job_key, "between hosts: file that all ranks have, 32 bytes or more");
   run_command.add_flag("--isolated-network", run.isolated_network, "between hosts: nobody else is on the network")

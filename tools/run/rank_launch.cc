@@ -37,7 +37,7 @@ const std::atomic<bool>* StopRequested() {
   return &stop_requested;
 }
 
-absl::StatusOr<RankLaunch> RankLaunch::Start(absl::string_view ranks) {
+absl::StatusOr<RankLaunch> RankLaunch::Start(absl::string_view ranks, const Waits& waits, const GiveUp& give_up) {
   RankLaunch launch;
   if (ranks == "inproc") {
     launch.world_ = runtime::MakeInprocWorld();
@@ -47,10 +47,14 @@ absl::StatusOr<RankLaunch> RankLaunch::Start(absl::string_view ranks) {
   if (ranks == "mpi") {
     MESHSEAL_ASSIGN_OR_RETURN(const std::optional<runtime::LaunchIdentity> identity,
                               runtime::ResolveLaunchIdentity(runtime::ProcessEnvironment()));
-    MESHSEAL_ASSIGN_OR_RETURN(launch.mpi_, runtime::MpiWorld::Start(StopRequested()));
+    const auto stuck = [give_up, rank = identity.has_value() ? identity->rank : 0](const absl::Status& cause) {
+      give_up(rank, cause);
+    };
+    MESHSEAL_ASSIGN_OR_RETURN(launch.mpi_, runtime::MpiWorld::Start({StopRequested(), waits.start, waits.end, stuck}));
     const absl::Status same = runtime::CheckAgainstMpi(identity, launch.mpi_->rank(), launch.mpi_->size());
     if (!same.ok()) {
-      launch.mpi_->Finish(RowOf(*ReasonOf(same)).exit_code, same.message());
+      give_up(launch.mpi_->rank(), same);
+      launch.mpi_->Finish(same);
       return same;
     }
     launch.identity_ = runtime::IdentityText(identity);
@@ -60,17 +64,18 @@ absl::StatusOr<RankLaunch> RankLaunch::Start(absl::string_view ranks) {
   }
   constexpr absl::string_view kBuilt = "'inproc' and 'mpi'";
 #else
+  static_cast<void>(waits);
+  static_cast<void>(give_up);
   constexpr absl::string_view kBuilt = "'inproc'";
 #endif
   return Refuse(Reason::kNotBuilt, absl::StrCat("ranks '", ranks, "' are not built, this version has ", kBuilt));
 }
 
-void RankLaunch::Finish(int exit_code, absl::string_view cause) {
+void RankLaunch::Finish(const absl::Status& status) {
 #ifdef MESHSEAL_MPI
-  if (mpi_ != nullptr) mpi_->Finish(exit_code, cause);
+  if (mpi_ != nullptr) mpi_->Finish(status);
 #else
-  static_cast<void>(exit_code);
-  static_cast<void>(cause);
+  static_cast<void>(status);
 #endif
 }
 

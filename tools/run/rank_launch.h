@@ -3,6 +3,9 @@
 #define MESHSEAL_TOOLS_RUN_RANK_LAUNCH_H_
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,9 +26,18 @@ const std::atomic<bool>* StopRequested();
 
 class RankLaunch {
  public:
+  // The longest waits for the other ranks to start, and to come to the end.
+  struct Waits {
+    std::chrono::milliseconds start;
+    std::chrono::milliseconds end;
+  };
+  // Says why this rank ends, where Start or Finish end the process: when it waited in vain, from a thread of its own,
+  // or when MPI and the launcher disagree.
+  using GiveUp = std::function<void(uint32_t rank, const absl::Status& cause)>;
+
   // `ranks` is inproc or mpi. Reasons: kNotBuilt for another word, those of ResolveLaunchIdentity, MpiWorld::Start and
   // CheckAgainstMpi.
-  static absl::StatusOr<RankLaunch> Start(absl::string_view ranks);
+  static absl::StatusOr<RankLaunch> Start(absl::string_view ranks, const Waits& waits, const GiveUp& give_up);
 
   const std::shared_ptr<runtime::RankWorld>& world() const { return world_; }
 
@@ -35,8 +47,8 @@ class RankLaunch {
   // Who this process is and who says so, for people; "" where it is alone.
   const std::string& identity() const { return identity_; }
 
-  // Ends the launch with the command's exit code and the reason for it. Does not return where others are ended, too.
-  void Finish(int exit_code, absl::string_view cause);
+  // Ends the launch as the command has ended. Does not return where others are ended, too.
+  void Finish(const absl::Status& status);
 
  private:
   std::shared_ptr<runtime::RankWorld> world_;
