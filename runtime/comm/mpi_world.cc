@@ -59,6 +59,13 @@ absl::Status CheckCall(int error, const char* call) {
                 absl::StrCat(call, ": ", absl::string_view(text.data(), static_cast<size_t>(length))));
 }
 
+std::string LibraryVersion() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  return text.data();  // Open MPI counts the 0 at its end
+}
+
 // Yields at first, then sleeps longer and longer: ranks may be more than cores.
 class Patience {
  public:
@@ -425,12 +432,19 @@ MpiWorld::~MpiWorld() = default;
 uint32_t MpiWorld::rank() const { return state_->rank(); }
 uint32_t MpiWorld::size() const { return state_->size(); }
 
-std::string MpiWorld::library() const {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  return std::string(text.data(), static_cast<size_t>(length));
+MpiWorld::Library MpiWorld::Describe() {
+  Library library;
+  library.version = LibraryVersion();
+  int level = MPI_THREAD_SINGLE;
+  if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &level) == MPI_SUCCESS) MPI_T_finalize();
+  library.threads = level == MPI_THREAD_MULTIPLE     ? "multiple"
+                    : level == MPI_THREAD_SERIALIZED ? "serialized"
+                    : level == MPI_THREAD_FUNNELED   ? "funneled"
+                                                     : "single";
+  return library;
 }
+
+std::string MpiWorld::library() const { return LibraryVersion(); }
 
 absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> MpiWorld::Connect(uint32_t world) {
   if (world != size()) {

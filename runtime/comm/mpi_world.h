@@ -41,6 +41,13 @@ class MpiWorld : public RankWorld {
 
   ~MpiWorld() override;
 
+  struct Library {
+    std::string version;  // one line
+    std::string threads;  // who may call it at the same time: single, funneled, serialized, multiple
+  };
+  // What MPI says of itself; it need not be started.
+  static Library Describe();
+
   uint32_t rank() const;
   uint32_t size() const;
 

@@ -1,12 +1,11 @@
-// Loaded before a program with MPI (LD_PRELOAD), it gives one rank a signal at one point of its life. The program itself
-// has no hook for that: calls of MPI are counted through MPI's profiling interface.
-//
-// SIGNAL_AT_RANK   the rank, as OMPI_COMM_WORLD_RANK says it; without it nothing is raised
-// SIGNAL_AT_POINT  init (before MPI is started), started (after it), finalize (before it is ended), N (before the Nth
-//                  message that the rank sends, from 1)
-// SIGNAL_AT_NUMBER the signal
-// SIGNAL_AT_MARK   a file to which the time of the signal is written, in nanoseconds of CLOCK_MONOTONIC
-// SIGNAL_AT_TRACE  a file, with the rank after its name, to which each message is written: receiver, tag, bytes
+// Loaded before a program with MPI (LD_PRELOAD), it gives one rank a signal at one point of its life. The program has
+// no hook for that: calls of MPI are counted through MPI's profiling interface. Variables that it reads:
+// - SIGNAL_AT_RANK: the rank, as OMPI_COMM_WORLD_RANK says it; without it nothing is raised
+// - SIGNAL_AT_POINT: init (before MPI is started), started (after it), finalize (before it is ended), or N (before the
+//   Nth message that the rank sends, from 1)
+// - SIGNAL_AT_NUMBER: the signal
+// - SIGNAL_AT_MARK: a file to which the time of the signal is written, in nanoseconds of CLOCK_MONOTONIC
+// - SIGNAL_AT_TRACE: a file, with the rank after its name, to which each message is written: receiver, tag, bytes
 #include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>

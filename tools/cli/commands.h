@@ -11,7 +11,7 @@ namespace meshseal::tools {
 
 struct CommandRow {
   const char* name;
-  const char* program;  // null: not in this version
+  const char* program;
   const char* summary;
 };
 

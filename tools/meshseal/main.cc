@@ -23,7 +23,7 @@ std::string Help() {
       "sealed plan, and executes that plan and nothing else on every rank.\n\n"
       "usage: meshseal COMMAND [ARGUMENTS]      meshseal COMMAND --help\n\n";
   for (const CommandRow& row : kCommands) {
-    AppendFormat(&text, "  %-9s %s%s\n", row.name, row.summary, row.program == nullptr ? " (not in this version)" : "");
+    AppendFormat(&text, "  %-9s %s\n", row.name, row.summary);
   }
   absl::StrAppend(&text,
                   "\nExamples:\n"
@@ -50,10 +50,6 @@ int Main(int argc, char** argv) {
   if (command == nullptr) {
     std::fprintf(stderr, "meshseal: unknown command '%s'.%s\nmeshseal --help lists them\n", name.c_str(),
                  NearestCommand(name).c_str());
-    return kUsageExit;
-  }
-  if (command->program == nullptr) {
-    std::fprintf(stderr, "meshseal: '%s' is not built in this version\n", name.c_str());
     return kUsageExit;
   }
   std::error_code failed;

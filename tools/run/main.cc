@@ -1,4 +1,4 @@
-// meshseal-run: run, compare, bench. Executes sealed plans; no YAML and no compiler inside.
+// meshseal-run: run, compare, bench, doctor. Executes sealed plans; no YAML and no compiler inside.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -30,6 +30,7 @@
 #include "tools/cli/program.h"
 #include "tools/cli/whole_file.h"
 #include "tools/run/bench.h"
+#include "tools/run/doctor.h"
 #include "tools/run/load_watch.h"
 #include "tools/run/rank_launch.h"
 
@@ -442,6 +443,12 @@ int Main(int argc, char** argv) {
   bench_command.add_flag("--emulate", bench.emulate, "run on other devices than the plan's; labelled");
   bench_command.add_option("--format", bench.format, "md, csv, or jsonl (versioned, stable)")
       ->check(CLI::IsMember({"md", "csv", "jsonl"}));
+
+  std::string format = "text";
+  CLI::App& doctor_command = program.Add("doctor", {"doctor", "doctor --format json"},
+                                         [&format] { return Report("doctor", RunDoctor(format)); });
+  doctor_command.add_option("--format", format, "text, or json (versioned, stable)")
+      ->check(CLI::IsMember({"text", "json"}));
 
   return program.Main(argc, argv);
 }
