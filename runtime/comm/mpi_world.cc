@@ -29,9 +29,12 @@ using Clock = std::chrono::steady_clock;
 // How long a wait goes on after the process was asked to end: a peer may have been asked, too, and be about to come.
 constexpr std::chrono::milliseconds kStopGrace{300};
 // How long a rank that has failed waits for the others to leave, too.
-constexpr std::chrono::milliseconds kLeaveGrace{500};
+constexpr std::chrono::milliseconds kLeaveGrace{300};
+// How long MPI may take to end the job of a rank that has failed; then the rank ends alone, and its launcher the
+// others.
+constexpr std::chrono::milliseconds kAbortDeadline{1'000};
 // How much later than the rank that failed first the others end the job, whose exit code is that of the first.
-constexpr std::chrono::milliseconds kFirstGrace{200};
+constexpr std::chrono::milliseconds kFirstGrace{150};
 
 // What a rank tells the others besides the messages of its groups.
 struct Note {
@@ -118,6 +121,15 @@ class CallWatch {
     changed_.notify_all();
   }
 
+  // Of a call that ends the process, with `exit_code` if not by itself.
+  void BeginLast(const char* call, std::chrono::milliseconds deadline, int exit_code) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      exit_code_ = exit_code;
+    }
+    Begin(call, deadline);
+  }
+
   void End() {
     const std::lock_guard<std::mutex> lock(mutex_);
     call_ = nullptr;
@@ -134,6 +146,10 @@ class CallWatch {
       }
       changed_.wait_for(lock, kLook);
       if (call_ == nullptr) continue;
+      if (exit_code_.has_value()) {
+        if (Clock::now() >= until_) std::_Exit(*exit_code_);
+        continue;
+      }
       if (stop_ != nullptr && stop_->load(std::memory_order_relaxed)) {
         GiveUp(Refuse(Reason::kStopped, absl::StrCat("was asked to end while it waited for all ranks in ", call_)));
       }
@@ -155,6 +171,7 @@ class CallWatch {
   std::condition_variable changed_;
   bool over_ = false;
   const char* call_ = nullptr;
+  std::optional<int> exit_code_;  // the cause has been said
   std::chrono::milliseconds deadline_{};
   Clock::time_point until_;
   std::thread thread_;
@@ -251,6 +268,7 @@ class MpiWorld::State {
     }
     const Reason reason = ReasonOf(status).value_or(Reason::kBug);
     if (reason == Reason::kPeerFailed) std::this_thread::sleep_for(kFirstGrace);
+    watch_.BeginLast("MPI_Abort", kAbortDeadline, RowOf(reason).exit_code);
     MPI_Abort(MPI_COMM_WORLD, RowOf(reason).exit_code);
   }
 
@@ -448,7 +466,7 @@ std::string MpiWorld::library() const { return LibraryVersion(); }
 
 absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> MpiWorld::Connect(uint32_t world) {
   if (world != size()) {
-    return Refuse(Reason::kWorldSize, absl::StrCat("the plan's world is ", world, " ranks, ", size(), " are running"));
+    return Refuse(Reason::kWorldSize, absl::StrCat("its world is ", world, " ranks, ", size(), " are running"));
   }
   const uint32_t connection = state_->NextConnection();
   if (connection > kLastConnection) {

@@ -65,8 +65,12 @@ absl::StatusOr<std::unique_ptr<ResidentModel>> ResidentModel::Load(SealedPlan pl
   std::unique_ptr<ResidentModel> model(new ResidentModel(std::move(plan), std::move(options)));
   const auto world = static_cast<uint32_t>(model->plan_->plan().mesh.rank_slots.size());
   MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<LoadSource> source, LoadSource::Open(model->plan_, model->options_));
-  MESHSEAL_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Endpoint>> ends, model->options_.world->Connect(world));
-  for (std::unique_ptr<Endpoint>& end : ends) {
+  absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> ends = model->options_.world->Connect(world);
+  if (ReasonOf(ends.status()) == Reason::kWorldSize) {
+    return Refuse(Reason::kWorldSize, absl::StrCat("plan ", HexOf(model->plan_->id()), ": ", ends.status().message()));
+  }
+  MESHSEAL_RETURN_IF_ERROR(ends.status());
+  for (std::unique_ptr<Endpoint>& end : *ends) {
     MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<ResidentRank> rank,
                               ResidentRank::Make(model->plan_, std::move(end), model->options_));
     model->ranks_.push_back(std::move(rank));
