@@ -77,6 +77,7 @@ constexpr Field kFree[] = {
     {"mesh.nodes[].identity", "the operator's: which devices"},
     {"mesh.nodes[].identity[]", "a name"},
     {"mesh.rank_slots", "ranks that need the same may change places"},
+    {"mesh.rank_slots[].node", "another node with the same free slot"},
     {"other_weights.first", "rounded up for each rank"},
     {"other_weights.layers", "rounded up for each rank"},
     {"other_weights.last", "rounded up for each rank"},
