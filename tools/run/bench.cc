@@ -252,13 +252,8 @@ absl::Status RunBench(const BenchFlags& flags) {
   options.emulate = flags.emulate;
   options.poison = false;  // not the layer's work
   std::string loaded;
-  MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Session> session, [&] {
-    LoadWatch watch;
-    options.progress = watch.progress();
-    absl::StatusOr<std::unique_ptr<runtime::Session>> made = runtime::Session::Create(std::move(opened), options);
-    loaded = watch.End();
-    return made;
-  }());
+  MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Session> session,
+                            LoadWatched(std::move(opened), options, &loaded));
   std::fprintf(stderr, "%s\n", loaded.c_str());
   MESHSEAL_ASSIGN_OR_RETURN(head.limits, MeasureMachine(head.ranks));
   if (Print("bench", BenchHeadText(head, flags.format)) != 0) return Refuse(Reason::kUsage, "nothing was printed");

@@ -1,6 +1,7 @@
 #include "tools/run/load_watch.h"
 
 #include <exception>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "schema/byte_text.h"
@@ -44,6 +45,16 @@ std::string LoadWatch::End() {
   const uint64_t bytes = progress_.bytes.load();
   return absl::StrCat("loaded ", ByteText(bytes), " of weights in ", FormatText("%.2f s, ", seconds),
                       RateText(bytes, seconds));
+}
+
+absl::StatusOr<std::unique_ptr<runtime::Session>> LoadWatched(SealedPlan plan, runtime::SessionOptions options,
+                                                              std::string* loaded) {
+  LoadWatch watch;
+  options.progress = watch.progress();
+  absl::StatusOr<std::unique_ptr<runtime::Session>> made =
+      runtime::Session::Create(std::move(plan), std::move(options));
+  *loaded = watch.End();
+  return made;
 }
 
 }  // namespace meshseal::tools

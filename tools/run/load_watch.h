@@ -4,11 +4,15 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 
+#include "absl/status/statusor.h"
+#include "runtime/session/session.h"
 #include "runtime/weights/rank_weights.h"
+#include "schema/sealed_plan.h"
 
 namespace meshseal::tools {
 
@@ -37,6 +41,10 @@ class LoadWatch {
   bool ended_ = false;
   std::thread thread_;
 };
+
+// A session, made while its load is watched; `loaded` gets what End says, also of a load that fails.
+absl::StatusOr<std::unique_ptr<runtime::Session>> LoadWatched(SealedPlan plan, runtime::SessionOptions options,
+                                                              std::string* loaded);
 
 }  // namespace meshseal::tools
 

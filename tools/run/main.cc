@@ -250,13 +250,8 @@ absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::strin
   options.deadline = std::chrono::seconds(flags.deadline_seconds);
   options.load_deadline = std::chrono::seconds(flags.load_deadline_seconds);
   std::string loaded;
-  MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Session> session, [&] {
-    LoadWatch watch;
-    options.progress = watch.progress();
-    absl::StatusOr<std::unique_ptr<runtime::Session>> made = runtime::Session::Create(std::move(opened), options);
-    loaded = watch.End();
-    return made;
-  }());
+  MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Session> session,
+                            LoadWatched(std::move(opened), options, &loaded));
   if (launch.is_first()) std::fprintf(stderr, "%s\n", loaded.c_str());
   const std::shared_ptr<const SealedPlan> sealed = session->plan();
   const SealedPlan& plan = *sealed;
