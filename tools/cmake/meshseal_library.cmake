@@ -19,8 +19,9 @@ function(meshseal_precompile target kind)
     return()
   endif()
   # g++ 12 does not know precompiled headers as the system's, and shows what it holds back elsewhere: copies inside
-  # std::string that it wrongly takes to be out of bounds (GCC bug 105329).
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)
+  # std::string that it wrongly takes to be out of bounds (GCC bug 105329). Presets without them have these warnings.
+  target_compile_options(${target} PRIVATE
+    "$<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-stringop-overread;-Wno-stringop-overflow;-Wno-restrict>")
   get_property(owner GLOBAL PROPERTY meshseal_precompiled_${kind})
   if(owner)
     target_precompile_headers(${target} REUSE_FROM ${owner})
