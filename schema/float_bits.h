@@ -1,6 +1,6 @@
 // Conversions between the 16-bit float formats and float32. Exact, except FloatToBf16, which rounds once to
 // nearest, ties to even. All are pure bit arithmetic: they do not depend on the rounding mode, flush-to-zero
-// or the machine.
+// or the machine. All are constexpr, so that device code may call them.
 #ifndef MESHSEAL_SCHEMA_FLOAT_BITS_H_
 #define MESHSEAL_SCHEMA_FLOAT_BITS_H_
 
@@ -10,10 +10,10 @@
 namespace meshseal {
 
 // bf16 is the upper half of a float32.
-inline float Bf16ToFloat(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+constexpr float Bf16ToFloat(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
 // IEEE binary16. Subnormals become normal floats; a NaN keeps its sign and payload.
-inline float F16ToFloat(uint16_t bits) {
+constexpr float F16ToFloat(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t exponent = (bits >> 10) & 0x1Fu;
   const uint32_t mantissa = bits & 0x3FFu;
@@ -26,7 +26,7 @@ inline float F16ToFloat(uint16_t bits) {
 }
 
 // Overflow rounds to infinity; a NaN stays a NaN (made quiet) with its sign and the upper payload bits.
-inline uint16_t FloatToBf16(float value) {
+constexpr uint16_t FloatToBf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
   return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);

@@ -57,11 +57,9 @@ struct OwnedSlots {
   uint64_t first_token = 0;              // as in StepShape
   uint32_t top_k = 1;
 
-  // The local expert that computes a slot; -1 for a slot of another rank. Of an expert with copies, number
-  // token mod copies computes it, by the caller's number of the token: so neither chunk nor phase decides.
+  // The local expert that computes a slot; -1 for a slot of another rank.
   int32_t LocalExpert(uint64_t slot) const {
-    const ExpertPlace& place = places[static_cast<size_t>(routing.experts[slot])];
-    return (first_token + slot / top_k) % place.copies == place.copy ? place.local : -1;
+    return places[static_cast<size_t>(routing.experts[slot])].LocalFor(first_token + slot / top_k);
   }
 };
 

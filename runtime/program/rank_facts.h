@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/program/expert_place.h"
 #include "schema/mesh_view.h"
 #include "schema/plan.h"
 #include "schema/step.h"
@@ -17,14 +18,6 @@ struct ColumnRange {
   uint32_t begin = 0;
   uint32_t end = 0;
   uint32_t size() const { return end - begin; }
-};
-
-// An expert of a layer, as one rank sees it.
-struct ExpertPlace {
-  int32_t local = -1;   // its local number; -1 when the rank does not hold it
-  uint32_t copy = 0;    // which of its copies the rank holds
-  uint32_t copies = 1;  // how many ranks of the ep axis hold it
-  friend bool operator==(const ExpertPlace&, const ExpertPlace&) = default;
 };
 
 // The experts that coordinate `ep` holds, copies included, by local number: global expert ids.

@@ -1,0 +1,63 @@
+// What every kernel needs of the device. Included by .cu files alone, which compile twice: by nvcc, and as plain C++
+// under the SIMT shim (tests/simt), which defines MESHSEAL_SIMT and what CUDA has built in.
+//
+// A wrapper around an instruction has two bodies: PTX for the device, and one for the host that gives the same bits.
+#ifndef MESHSEAL_RUNTIME_CUDA_KERNELS_DEVICE_CODE_H_
+#define MESHSEAL_RUNTIME_CUDA_KERNELS_DEVICE_CODE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#if !defined(__CUDACC__) && !defined(MESHSEAL_SIMT)
+#error "device code: nvcc compiles it, or a C++ compiler under the SIMT shim"
+#endif
+
+// In front of a function of the device alone.
+#define MESHSEAL_DEVICE __device__ inline
+
+// An array of the block in shared memory: MESHSEAL_SHARED(partial, float[kWarps]); the name, then the whole type. The
+// shim fills it with a pattern before each block and watches its bounds, which it could not do of a plain __shared__.
+#if defined(MESHSEAL_SIMT)
+#define MESHSEAL_SHARED(name, ...) auto& name = ::simt::StaticShared<__VA_ARGS__>(SIMT_SITE)
+#else
+#define MESHSEAL_SHARED(name, ...) __shared__ ::meshseal::cuda::SameType<__VA_ARGS__> name
+#endif
+
+namespace meshseal::cuda {
+
+template <class T>
+using SameType = T;
+
+inline constexpr uint32_t kWarpLanes = 32;
+inline constexpr uint32_t kWholeWarp = 0xFFFFFFFFu;
+
+// The dynamic shared memory of the block, all kernels' the same bytes, aligned to 16.
+template <class T>
+MESHSEAL_DEVICE T* DynamicShared() {
+#if defined(MESHSEAL_SIMT)
+  return static_cast<T*>(::simt::DynamicShared());
+#else
+  extern __shared__ __align__(16) unsigned char meshseal_dynamic_shared[];
+  return reinterpret_cast<T*>(meshseal_dynamic_shared);
+#endif
+}
+
+MESHSEAL_DEVICE uint32_t Lane() { return threadIdx.x % kWarpLanes; }
+MESHSEAL_DEVICE uint32_t Warp() { return threadIdx.x / kWarpLanes; }
+
+// The number of this thread over a grid of one dimension.
+MESHSEAL_DEVICE uint64_t GridThread() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+
+// The sum over a whole warp, the same bits on every lane: a butterfly from the outermost pair inwards. Host code that
+// gives the same bits: runtime/numerics/interleaved_sum.h.
+template <class T>
+MESHSEAL_DEVICE T WarpSum(T value) {
+  for (uint32_t offset = kWarpLanes / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(kWholeWarp, value, static_cast<int>(offset));
+  }
+  return value;
+}
+
+}  // namespace meshseal::cuda
+
+#endif  // MESHSEAL_RUNTIME_CUDA_KERNELS_DEVICE_CODE_H_
