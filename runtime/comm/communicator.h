@@ -27,6 +27,14 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
+// What a member's calls took since it was made: all but those of a group of one, which move nothing.
+struct CallTotals {
+  uint64_t calls = 0;
+  uint64_t received_bytes = 0;         // of other members, without announcements
+  std::chrono::nanoseconds waited{0};  // from the begin of a call until the announcements of all its members are there
+  std::chrono::nanoseconds moved{0};   // from then to its end: moving and adding
+};
+
 // One member's end. Used by one thread at a time, except Abort, which any thread may call. A sum may take its addend's
 // place, a member's piece of a sum the piece's; no other output may overlap an input. Outputs mean nothing after a
 // failure.
@@ -74,6 +82,9 @@ class Communicator {
   // Bytes from one member to another, which calls the other of the two; nobody else takes part.
   virtual absl::Status Send(uint32_t member, absl::Span<const std::byte> bytes) = 0;
   virtual absl::Status Receive(uint32_t member, absl::Span<std::byte> bytes) = 0;
+
+  // Of all calls so far, also of those that failed. Local.
+  virtual CallTotals totals() const = 0;
 
   // The longest wait of later calls. Local.
   virtual void SetDeadline(std::chrono::milliseconds deadline) = 0;

@@ -55,6 +55,9 @@ class Endpoint {
   virtual absl::Status Exchange(Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in,
                                 std::chrono::milliseconds deadline) = 0;
 
+  // What deadlines are counted in, from any zero.
+  virtual std::chrono::nanoseconds Now() const { return std::chrono::steady_clock::now().time_since_epoch(); }
+
   // Ends the world: every call that waits on any rank, and every later one, returns kPeerFailed that names this rank
   // and `cause`. The first cause stays.
   virtual void Abort(const absl::Status& cause) = 0;

@@ -169,6 +169,7 @@ class MessageCommunicator : public Communicator {
   }
 
   absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received) override {
+    const CallWatch watch(this);
     Announcement part = PartOf(Call::kAllToAll, sent.size(), received.size());
     if (sent.size() % size() != 0) {
       part.flaw = static_cast<uint32_t>(Flaw::kPieces);
@@ -191,6 +192,7 @@ class MessageCommunicator : public Communicator {
   }
 
   absl::Status Send(uint32_t member, absl::Span<const std::byte> bytes) override {
+    const CallWatch watch(this);
     Announcement part = PartOf(Call::kSend, bytes.size(), bytes.size());
     Require(std::min<uint64_t>(bytes.size(), kHandOffBytes), &part);
     MESHSEAL_RETURN_IF_ERROR(Announce({member}, part, nullptr));
@@ -204,6 +206,7 @@ class MessageCommunicator : public Communicator {
   }
 
   absl::Status Receive(uint32_t member, absl::Span<std::byte> bytes) override {
+    const CallWatch watch(this);
     Announcement part = PartOf(Call::kReceive, bytes.size(), bytes.size());
     Require(std::min<uint64_t>(bytes.size(), kHandOffBytes), &part);
     MESHSEAL_RETURN_IF_ERROR(Announce({member}, part, nullptr));
@@ -216,11 +219,32 @@ class MessageCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
+  CallTotals totals() const override { return totals_; }
+
   void SetDeadline(std::chrono::milliseconds deadline) override { options_.deadline = deadline; }
 
   void Abort(const absl::Status& cause) override { endpoint_.Abort(cause); }
 
  private:
+  // Adds a call to the totals, from here to the end of its scope.
+  class CallWatch {
+   public:
+    explicit CallWatch(MessageCommunicator* caller) : caller_(*caller), began_(caller->endpoint_.Now()) {}
+    ~CallWatch() {
+      if (caller_.size() == 1) return;
+      CallTotals& totals = caller_.totals_;
+      ++totals.calls;
+      totals.waited += caller_.announced_ - began_;
+      totals.moved += caller_.endpoint_.Now() - caller_.announced_;
+    }
+    CallWatch(const CallWatch&) = delete;
+    CallWatch& operator=(const CallWatch&) = delete;
+
+   private:
+    MessageCommunicator& caller_;
+    const std::chrono::nanoseconds began_;
+  };
+
   static Announcement PartOf(Call call, uint64_t count, uint64_t room) {
     Announcement part;
     part.mark = kMark;
@@ -237,6 +261,11 @@ class MessageCommunicator : public Communicator {
   }
 
   absl::Status Move(absl::Span<const Outgoing> out, absl::Span<const Incoming> in) {
+    for (const Incoming& message : in) totals_.received_bytes += message.bytes.size();
+    return Exchange(out, in);
+  }
+
+  absl::Status Exchange(absl::Span<const Outgoing> out, absl::Span<const Incoming> in) {
     absl::Status status = endpoint_.Exchange(channel_, out, in, options_.deadline);
     failed_ = failed_ || !status.ok();
     return status;
@@ -273,7 +302,9 @@ class MessageCommunicator : public Communicator {
       out_.push_back({members_[member], bytes.subspan(member * sizeof(own), sizeof(own))});
       in_.push_back({members_[member], bytes.subspan((size() + member) * sizeof(own), sizeof(own))});
     }
-    MESHSEAL_RETURN_IF_ERROR(Move(absl::MakeConstSpan(out_), absl::MakeConstSpan(in_)));
+    const absl::Status heard = Exchange(absl::MakeConstSpan(out_), absl::MakeConstSpan(in_));
+    announced_ = endpoint_.Now();
+    MESHSEAL_RETURN_IF_ERROR(heard);
     for (const uint32_t member : with) {
       if (member == rank_ || (in[member].mark == kMark && in[member].number == sent_[member])) continue;
       absl::Status lost =
@@ -347,6 +378,7 @@ class MessageCommunicator : public Communicator {
   template <class T>
   absl::Status AllReduce(Call call, absl::Span<const T> addend, const StatusLane& lane, absl::Span<T> sum,
                          StatusLane* lane_sum) {
+    const CallWatch watch(this);
     const uint64_t count = addend.size();
     Announcement part = PartOf(call, count, sum.size());
     part.lane = lane;
@@ -379,6 +411,7 @@ class MessageCommunicator : public Communicator {
   template <class T>
   absl::Status ReduceScatter(Call call, absl::Span<const T> addend, absl::Span<const Piece> pieces,
                              const StatusLane& lane, absl::Span<T> own, StatusLane* lane_sum) {
+    const CallWatch watch(this);
     Announcement part = PartOf(call, addend.size(), own.size());
     part.lane = lane;
     part.pieces = DigestOf(pieces);
@@ -460,6 +493,7 @@ class MessageCommunicator : public Communicator {
 
   absl::Status Gather(Announcement part, absl::Span<const std::byte> own, absl::Span<const Piece> pieces,
                       absl::Span<std::byte> all) {
+    const CallWatch watch(this);
     Require(all.size(), &part);
     MESHSEAL_RETURN_IF_ERROR(Announce(everybody_, part, nullptr));
     if (size() == 1) {
@@ -517,6 +551,8 @@ class MessageCommunicator : public Communicator {
   std::vector<uint32_t> everybody_;
   std::vector<Outgoing> out_;
   std::vector<Incoming> in_;
+  std::chrono::nanoseconds announced_{0};  // when the last call's announcements were there
+  CallTotals totals_;
   bool failed_ = false;
 };
 

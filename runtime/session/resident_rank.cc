@@ -61,8 +61,44 @@ struct WireReport {
   uint64_t gate_up_slots = 0;
   uint64_t down_slots = 0;
   double seconds = 0;
+  uint64_t collectives = 0;
+  uint64_t collective_bytes = 0;
+  double waited_seconds = 0;
+  double collective_seconds = 0;
   uint64_t ran = 0;
 };
+
+WireReport ToWire(const RankReport& report) {
+  return {report.counters.gate_up_slots,
+          report.counters.down_slots,
+          report.seconds,
+          report.collectives,
+          report.collective_bytes,
+          report.waited_seconds,
+          report.collective_seconds,
+          report.ran ? 1u : 0u};
+}
+
+// Keeps what the wire does not say.
+void FromWire(const WireReport& wire, RankReport* report) {
+  report->ran = wire.ran != 0;
+  report->counters = {wire.gate_up_slots, wire.down_slots};
+  report->seconds = wire.seconds;
+  report->collectives = wire.collectives;
+  report->collective_bytes = wire.collective_bytes;
+  report->waited_seconds = wire.waited_seconds;
+  report->collective_seconds = wire.collective_seconds;
+}
+
+double SecondsOf(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+// What a group's calls took between two looks at its totals.
+void AddCollectives(const CallTotals& before, const CallTotals& after, RankReport* report) {
+  report->collectives += after.calls - before.calls;
+  report->collective_bytes += after.received_bytes - before.received_bytes;
+  report->waited_seconds += SecondsOf(after.waited - before.waited);
+  report->collective_seconds += SecondsOf(after.moved - before.moved);
+}
 
 }  // namespace
 
@@ -209,7 +245,8 @@ absl::Status ResidentRank::RunRound(const LayerCall& call, const Round& round, s
     MESHSEAL_RETURN_IF_ERROR(pipeline_->Receive(StageOf(plan, call.layers[first - 1]), BytesIn(between)));
   }
   for (size_t i = first; i < last; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::chrono::nanoseconds start = endpoint_->Now();
+    const CallTotals before = group_->totals();
     RunResult& result = (*results)[i];
     RankReport& report = result.ranks[rank()];
     report.ran = true;
@@ -240,7 +277,8 @@ absl::Status ResidentRank::RunRound(const LayerCall& call, const Round& round, s
       output.hidden = wanted;
     }
     const absl::Status status = executor_->Run(program, *weights_->Layer(layer), input, output, &report.counters);
-    report.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    report.seconds += SecondsOf(endpoint_->Now() - start);
+    AddCollectives(before, group_->totals(), &report);
     MESHSEAL_RETURN_IF_ERROR(status);
     if (hands_out_routing) {
       size_t slot = 0;
@@ -264,14 +302,9 @@ absl::Status ResidentRank::CollectReports(std::vector<RunResult>* results) {
   const uint32_t world = endpoint_->world();
   std::vector<WireReport> all(world);
   for (RunResult& result : *results) {
-    const RankReport& own = result.ranks[rank()];
-    const WireReport report = {own.counters.gate_up_slots, own.counters.down_slots, own.seconds, own.ran ? 1u : 0u};
+    const WireReport report = ToWire(result.ranks[rank()]);
     MESHSEAL_RETURN_IF_ERROR(world_->AllGather(BytesOf(absl::MakeConstSpan(&report, 1)), BytesIn(absl::MakeSpan(all))));
-    for (uint32_t i = 0; i < world; ++i) {
-      result.ranks[i].ran = all[i].ran != 0;
-      result.ranks[i].counters = {all[i].gate_up_slots, all[i].down_slots};
-      result.ranks[i].seconds = all[i].seconds;
-    }
+    for (uint32_t i = 0; i < world; ++i) FromWire(all[i], &result.ranks[i]);
   }
   return absl::OkStatus();
 }

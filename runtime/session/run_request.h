@@ -53,6 +53,12 @@ struct RankReport {
   bool ran = false;  // its stage holds the layer
   StepCounters counters;
   double seconds = 0;
+  // Of `seconds`, in the collectives of its expert group: sums, and gathers where tokens are gathered, once a round
+  // each. A group of one has none.
+  uint64_t collectives = 0;
+  uint64_t collective_bytes = 0;  // received from other members
+  double waited_seconds = 0;      // from its own arrival until the last member's announcement
+  double collective_seconds = 0;  // from then on: moving and adding
   absl::Status status;
 };
 

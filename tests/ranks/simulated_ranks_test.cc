@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -71,6 +72,7 @@ struct Answer {
   std::vector<float> output;
   std::vector<std::vector<int32_t>> expert_ids;  // by layer
   std::vector<absl::Status> ranks;               // as the result tells
+  std::vector<RankReport> reports;               // of all layers
 };
 
 Answer Ask(Session& session, const Call& call, uint32_t hidden_size) {
@@ -87,7 +89,10 @@ Answer Ask(Session& session, const Call& call, uint32_t hidden_size) {
                                   {},         call.group_tokens};
     answer.status = session.RunStack(request, &results);
   }
-  for (RunResult& result : results) answer.expert_ids.push_back(std::move(result.expert_ids));
+  for (RunResult& result : results) {
+    answer.expert_ids.push_back(std::move(result.expert_ids));
+    answer.reports.insert(answer.reports.end(), result.ranks.begin(), result.ranks.end());
+  }
   if (!results.empty()) {
     for (const RankReport& rank : results.front().ranks) answer.ranks.push_back(rank.status);
   }
@@ -97,6 +102,20 @@ Answer Ask(Session& session, const Call& call, uint32_t hidden_size) {
 bool SameBits(const Answer& a, const Answer& b) {
   return a.output.size() == b.output.size() && a.expert_ids == b.expert_ids &&
          (a.output.empty() || std::memcmp(a.output.data(), b.output.data(), a.output.size() * sizeof(float)) == 0);
+}
+
+// What the ranks tell of their collectives: as much as without a simulation, and that on a clock which stands still
+// while they compute, all of a rank's time is waiting and moving.
+bool SameCollectives(const Answer& a, const Answer& expected) {
+  for (size_t i = 0; i < a.reports.size(); ++i) {
+    const RankReport& report = a.reports[i];
+    if (report.ran != expected.reports[i].ran || report.collectives != expected.reports[i].collectives ||
+        report.collective_bytes != expected.reports[i].collective_bytes) {
+      return false;
+    }
+    if (std::abs(report.seconds - report.waited_seconds - report.collective_seconds) > 1e-9) return false;
+  }
+  return a.reports.size() == expected.reports.size();
 }
 
 // A plan, its calls, and what the plain world of threads makes of them.
@@ -357,6 +376,9 @@ void Check(const Scenario& scenario, const Shape& shape, const Simulation& simul
         continue;
       }
       if (i == 0 && !SameBits(answer, shape.expected[call])) broken(who, " has other bits of call ", call);
+      if (i == 0 && !SameCollectives(answer, shape.expected[call])) {
+        broken(who, " tells of other collectives of call ", call);
+      }
     }
     if (course.status.ok()) continue;
     ++ended;
@@ -534,11 +556,8 @@ TEST(SimulatedRanks, TheSeedDecidesTheTrace) {
 
 // Members of a group as processes, without a session.
 template <class Work>
-void OnMembers(uint64_t seed, uint32_t size, ReduceAlgorithm algorithm, Work work) {
-  SimulationOptions options;
-  options.world = size;
-  options.seed = seed;
-  options.buffers = seed % 2 == 0;
+void OnMembers(const SimulationOptions& options, ReduceAlgorithm algorithm, Work work) {
+  const uint32_t size = options.world;
   Simulation simulation(options);
   std::vector<uint32_t> members;
   std::vector<std::shared_ptr<RankWorld>> worlds;
@@ -562,6 +581,15 @@ void OnMembers(uint64_t seed, uint32_t size, ReduceAlgorithm algorithm, Work wor
   EXPECT_LE(simulation.now(), VirtualTime(kDeadline));
 }
 
+template <class Work>
+void OnMembers(uint64_t seed, uint32_t size, ReduceAlgorithm algorithm, Work work) {
+  SimulationOptions options;
+  options.world = size;
+  options.seed = seed;
+  options.buffers = seed % 2 == 0;
+  OnMembers(options, algorithm, work);
+}
+
 TEST(SimulatedRanks, CommunicatorsKeepTheirLaws) {
   if (AskedSeed().has_value()) GTEST_SKIP() << "MESHSEAL_SEED names one";
   for (uint64_t seed = 0; seed < (support::kSanitized ? 3 : 15); ++seed) {
@@ -574,6 +602,37 @@ TEST(SimulatedRanks, CommunicatorsKeepTheirLaws) {
       for (const std::vector<std::string>& laws : broken) {
         EXPECT_TRUE(laws.empty()) << "seed " << seed << ": " << absl::StrJoin(laws, "\n");
       }
+    }
+  }
+}
+
+// Nothing takes time but the one message of rank 1 that is late: its announcement, then its first addends.
+TEST(SimulatedRanks, AWaitAndTheMovingAreToldApart) {
+  if (AskedSeed().has_value()) GTEST_SKIP() << "MESHSEAL_SEED names one";
+  constexpr VirtualTime kLate{5'000};
+  constexpr VirtualTime kNone{0};
+  for (const ReduceAlgorithm algorithm :
+       {ReduceAlgorithm::kGatherThenSum, ReduceAlgorithm::kExchangeThenSum, ReduceAlgorithm::kTransport}) {
+    for (const uint64_t late : {0, 1}) {
+      SimulationOptions options;
+      options.world = 2;
+      options.longest_delay = kNone;
+      options.buffers = true;
+      options.fault = {FaultKind::kDelay, 1, late, kLate, 0, false};
+      std::vector<CallTotals> totals(2);
+      OnMembers(options, algorithm, [&](Communicator& member) {
+        std::vector<float> sum = {1, 2};
+        StatusLane lanes;
+        EXPECT_TRUE(member.AllReduceSum(sum, {}, absl::MakeSpan(sum), &lanes).ok());
+        totals[member.rank()] = member.totals();
+      });
+      for (const CallTotals& of_member : totals) {
+        EXPECT_EQ(of_member.calls, 1u);
+        EXPECT_EQ(of_member.received_bytes, 2 * sizeof(float));
+      }
+      EXPECT_EQ(totals[0].waited, late == 0 ? kLate : kNone);
+      EXPECT_EQ(totals[0].moved, late == 1 ? kLate : kNone);
+      EXPECT_EQ(totals[1].waited, kNone);
     }
   }
 }
@@ -612,6 +671,7 @@ class PassingEndpoint : public Endpoint {
                         std::chrono::milliseconds deadline) override {
     return real_->Exchange(channel, out, in, deadline);
   }
+  std::chrono::nanoseconds Now() const override { return real_->Now(); }
   void Abort(const absl::Status& cause) override { real_->Abort(cause); }
   void Keep(Arena memory) override { real_->Keep(std::move(memory)); }
 

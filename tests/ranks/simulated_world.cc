@@ -418,6 +418,10 @@ class SimulatedEndpoint : public Endpoint {
     return state_->Exchange(rank_, channel, out, in, deadline);
   }
 
+  std::chrono::nanoseconds Now() const override {
+    return state_->Locked([](const State& s) { return s.now(); });
+  }
+
   void Abort(const absl::Status& cause) override { state_->Abort(rank_, cause); }
 
  private:

@@ -332,6 +332,52 @@ TEST(SessionTest, OnlyTheStageOfALayerRuns) {
   }
 }
 
+// Of the 16 float32 of a row a rank receives those of the 7 tokens from each other member, whatever the rounds.
+TEST(SessionTest, RanksTellWhatTheirCollectivesMovedAndTook) {
+  struct Case {
+    std::string name;
+    PlanNumbers numbers;
+    Phase phase = Phase::kDecode;
+    uint64_t collectives = 0;
+    uint64_t bytes = 0;
+  };
+  std::vector<Case> cases(6);
+  cases[0].name = "a group of one";
+  cases[0].numbers.ep = 1;
+  cases[1] = {"one sum", {}, Phase::kDecode, 1, 3 * 7 * 16 * 4};
+  cases[1].numbers.ep = 4;
+  cases[2] = {"a sum each of two rounds", {}, Phase::kPrefill, 2, 3 * 7 * 16 * 4};
+  cases[2].numbers.ep = 4;
+  cases[2].numbers.prefill_chunk = 5;
+  // Of the other group's rows the floats, of its own the addends.
+  cases[3] = {"a gather and a sum", {}, Phase::kDecode, 2, 7 * 16 * 4};
+  cases[3].numbers.ep = 2;
+  cases[3].numbers.dense_tp = 1;
+  cases[4] = {"half a piece, and half the sum", {}, Phase::kDecode, 1, 7 * 16 * 4};
+  cases[4].numbers.ep = 2;
+  cases[4].numbers.reduction = Reduction::kFast;
+  cases[5] = {"of int64", {}, Phase::kDecode, 1, 7 * 16 * 8};
+  cases[5].numbers.ep = 2;
+  cases[5].numbers.reduction = Reduction::kExact;
+  for (const Case& c : cases) {
+    const TempFolder folder;
+    WriteCheckpoint(folder.path(), RandomCheckpoint(support::BuildPlan(c.numbers), 6));
+    const auto session = MakeSession(c.numbers, folder.path());
+    const std::vector<float> hidden = Hidden(c.numbers, 7);
+    for (int call = 0; call < 2; ++call) {  // none of a call counts in the next
+      const Ran ran = RunLayer(*session, c.phase, 7, hidden);
+      ASSERT_TRUE(ran.status.ok()) << c.name << ": " << ran.status;
+      for (const RankReport& report : ran.result.ranks) {
+        EXPECT_EQ(report.collectives, c.collectives) << c.name;
+        EXPECT_EQ(report.collective_bytes, c.bytes) << c.name;
+        EXPECT_EQ(report.waited_seconds > 0, c.collectives > 0) << c.name;
+        EXPECT_EQ(report.collective_seconds > 0, c.collectives > 0) << c.name;
+        EXPECT_LE(report.waited_seconds + report.collective_seconds, report.seconds) << c.name;
+      }
+    }
+  }
+}
+
 TEST(SessionTest, AStackReadsEachLayersOutput) {
   PlanNumbers n;
   n.layers = 4;
