@@ -53,9 +53,10 @@ class Line {
   }
 
   // Whether there is an object; null says that there is none.
-  bool Has(const char* object) const {
+  bool Has(const char* object) {
     const Json* value = Find(json_, object);
-    return value != nullptr && !value->is_null();
+    if (value == nullptr || !(value->is_object() || value->is_null())) Fail(object, "an object, or null");
+    return value != nullptr && value->is_object();
   }
 
   void Fail(const std::string& field, const char* expected) {
@@ -91,7 +92,7 @@ struct CollectivePoint {
   double seconds = 0;
 };
 
-// Nothing where all points have one size, or the line falls.
+// Nothing where all points have one size, or the line does not rise.
 std::optional<LinkRates> FitLink(const std::vector<CollectivePoint>& points) {
   double bytes = 0;
   double seconds = 0;

@@ -1,7 +1,8 @@
 // Measured terms in place of a mesh's: what `meshseal bench --format jsonl` wrote, one object a line.
 //
 // A rate is the highest that any line's slowest rank came to, which no model of it may exceed. A collective's latency
-// and bandwidth are the line of least squares through the lines that measured one, of at least two sizes.
+// and bandwidth are the line of least squares through (bytes, seconds) of the lines that measured one: they must be of
+// at least two sizes, of which the larger takes longer. A latency below 0 counts as 0.
 #ifndef MESHSEAL_SCHEMA_SIMULATE_CALIBRATION_H_
 #define MESHSEAL_SCHEMA_SIMULATE_CALIBRATION_H_
 

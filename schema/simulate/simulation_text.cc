@@ -123,7 +123,7 @@ void AppendCalibration(const Calibration& calibration, std::string* text) {
                     ", from ", CountText(calibration.collective_lines, "line"), "\n");
   } else {
     absl::StrAppend(text, "as the mesh says: ", CountText(calibration.collective_lines, "line"),
-                    " with one, not of two sizes\n");
+                    " with one, no two sizes of which the larger takes longer\n");
   }
 }
 

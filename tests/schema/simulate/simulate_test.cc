@@ -207,30 +207,85 @@ TEST(Simulate, FourThousandRanksArePlayed) {
   EXPECT_EQ(played.operations, uint64_t{n.dp} * 128 * (58 * 8 + 3 * 3 + 2 * 3));
 }
 
+// A line of a bench; what its slowest rank did, and its collective.
+std::string Line(double seconds, double bytes, double operations, const std::string& collective) {
+  return absl::StrCat(R"({"version": 1, "plan": ")", kId, R"(", "phase": "decode", "layer": 0, "tokens": 4, )",
+                      R"("seconds": 0.5, "backend": "reference", "slowest_rank": {"seconds": )", seconds,
+                      R"(, "weight_bytes": )", bytes, R"(, "operations": )", operations, R"(}, "collective": )",
+                      collective, "}\n");
+}
+
+std::string Collective(double bytes, double seconds) {
+  return absl::StrCat(R"({"bytes": )", bytes, R"(, "seconds": )", seconds, "}");
+}
+
 TEST(Calibration, ReadsTheHighestRates) {
-  const auto line = [](double seconds, double bytes, double operations, const std::string& collective) {
-    return absl::StrCat(R"({"version": 1, "plan": ")", kId, R"(", "phase": "decode", "layer": 0, "tokens": 4, )",
-                        R"("seconds": 0.5, "backend": "reference", "slowest_rank": {"seconds": )", seconds,
-                        R"(, "weight_bytes": )", bytes, R"(, "operations": )", operations, R"(}, "collective": )",
-                        collective, "}\n");
-  };
   const absl::StatusOr<Calibration> read = ParseCalibration(
-      "b.jsonl", absl::StrCat(line(2, 100, 10, R"({"bytes": 10, "seconds": 3})"), "\n",
-                              line(1, 40, 30, R"({"bytes": 30, "seconds": 5})"), line(1, 1, 1, "null")));
+      "b.jsonl", absl::StrCat(Line(2, 100, 10, "null"), "\n", Line(1, 40, 30, "null"), Line(1, 1, 1, "null")));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->lines, 3u);
-  EXPECT_EQ(read->collective_lines, 2u);
+  EXPECT_EQ(read->collective_lines, 0u);
   EXPECT_DOUBLE_EQ(*read->rates.bytes, 50);
   EXPECT_DOUBLE_EQ(*read->rates.operations, 30);
-  ASSERT_TRUE(read->rates.link.has_value());
-  EXPECT_DOUBLE_EQ(read->rates.link->latency, 2);
-  EXPECT_DOUBLE_EQ(read->rates.link->bytes, 10);
+  EXPECT_FALSE(read->rates.link.has_value());
   EXPECT_EQ(read->calls[0].tokens, 4u);
-  // Two of one size say nothing of a latency.
-  const absl::StatusOr<Calibration> one =
-      ParseCalibration("b.jsonl", line(2, 100, 10, R"({"bytes": 10, "seconds": 3})"));
-  ASSERT_TRUE(one.ok()) << one.status();
-  EXPECT_FALSE(one->rates.link.has_value());
+}
+
+TEST(Calibration, PutsALineOfLeastSquaresThroughTheCollectives) {
+  struct Point {
+    double bytes;
+    double seconds;
+  };
+  const auto calibration_of = [](const std::vector<Point>& points) {
+    std::string text = Line(1, 1, 1, "null");
+    for (const Point& point : points) text += Line(1, 1, 1, Collective(point.bytes, point.seconds));
+    const absl::StatusOr<Calibration> read = ParseCalibration("b.jsonl", text);
+    EXPECT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->lines, points.size() + 1);
+    EXPECT_EQ(read->collective_lines, points.size());
+    return read->rates.link;
+  };
+  struct Case {
+    std::vector<Point> points;
+    double latency;
+    double bandwidth;
+  };
+  const Case kCases[] = {
+      {{{10, 3}, {30, 5}}, 2, 10},
+      {{{1000, 0.75}, {2000, 1}, {6000, 2}}, 0.5, 4000},
+      {{{1000, 1}, {1000, 0.5}, {6000, 2}}, 0.5, 4000},    // of one size the mean counts
+      {{{0.5, 1.5}, {1.5, 1.5}, {2.5, 3.5}}, 2.0 / 3, 1},  // none lies on the line
+      {{{1000, 1}, {2000, 3}}, 0, 500},                    // would be -1 s
+  };
+  for (const Case& c : kCases) {
+    const std::optional<LinkRates> link = calibration_of(c.points);
+    ASSERT_TRUE(link.has_value());
+    EXPECT_NEAR(link->latency, c.latency, 1e-12);
+    EXPECT_NEAR(link->bytes, c.bandwidth, 1e-9);
+  }
+  // One size says nothing of a latency, and a larger one that does not take longer nothing of a link.
+  EXPECT_FALSE(calibration_of({{10, 3}}).has_value());
+  EXPECT_FALSE(calibration_of({{10, 3}, {10, 5}}).has_value());
+  EXPECT_FALSE(calibration_of({{10, 3}, {20, 3}}).has_value());
+  EXPECT_FALSE(calibration_of({{10, 3}, {20, 2}}).has_value());
+}
+
+TEST(Calibration, CollectivesThatTellNoLinkLeaveTheMeshs) {
+  PlanNumbers n;
+  n.priced = true;
+  n.ep = 2;
+  const Plan plan = BuildPlan(n);
+  const absl::StatusOr<Calibration> read =
+      ParseCalibration("b", Line(1, 1, 1, Collective(10, 3)) + Line(1, 1, 1, Collective(20, 2)));
+  ASSERT_TRUE(read.ok()) << read.status();
+  SimulationOptions options = Only(Phase::kDecode);
+  options.tokens = 8;
+  const Simulation simulation = Played(plan, options, &*read);
+  EXPECT_DOUBLE_EQ(simulation.phases[0].played.critical.collectives, 2e-6 + 1.0 * (8 * 16 * 4 + 64) / 1e10);
+  const std::string text = SimulationText(plan, kId, simulation, &*read);
+  EXPECT_TRUE(absl::StrContains(
+      text, "; collectives as the mesh says: 2 lines with one, no two sizes of which the larger takes longer\n"))
+      << text;
 }
 
 TEST(Calibration, SaysWhatIsWrongWithALine) {
@@ -258,7 +313,20 @@ TEST(Calibration, SaysWhatIsWrongWithALine) {
       {R"("seconds": 0.5)", R"("seconds": 0)", "b:1: seconds, expected a number above 0"},
       {R"("seconds": 0.5)", R"("second": 1)", "b:1: seconds, expected a number above 0"},
       {R"("weight_bytes": 1)", R"("weight_bytes": null)", "b:1: slowest_rank.weight_bytes, expected a number above 0"},
+      {R"(, "collective": null)", "", "b:1: collective, expected an object, or null"},
+      {R"("collective": null)", R"("collective": 5)", "b:1: collective, expected an object, or null"},
+      {R"("collective": null)", R"("collective": {})", "b:1: collective.bytes, expected a number above 0"},
       {R"("collective": null)", R"("collective": {"bytes": 1})", "b:1: collective.seconds, expected a number above 0"},
+      {R"("collective": null)", R"("collective": {"bytes": 0, "seconds": 1})",
+       "b:1: collective.bytes, expected a number above 0"},
+      {R"("collective": null)", R"("collective": {"bytes": 1, "seconds": -1})",
+       "b:1: collective.seconds, expected a number above 0"},
+      {R"("collective": null)", R"("collective": {"bytes": 1, "seconds": "fast"})",
+       "b:1: collective.seconds, expected a number above 0"},
+      {R"("collective": null)", R"("collective": {"bytes": 1, "seconds": null})",
+       "b:1: collective.seconds, expected a number above 0"},
+      {R"("collective": null)", R"("collective": {"bytes": 1, "seconds": NaN})",
+       "b:1: the line, expected one JSON object"},
   };
   for (const Case& c : kCases) {
     std::string text = good;
