@@ -3,13 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "schema/reason.h"
+#include "schema/simulate/calibration.h"
 #include "tests/support/plan_builder.h"
+#include "tools/run/bench_collective.h"
 #include "tools/run/bench_work.h"
 #include "tools/run/machine_limits.h"
 
@@ -69,7 +73,6 @@ TEST(WorkOf, CountsATouchedExpertOnce) {
   ASSERT_EQ(work.size(), 1u);
   EXPECT_EQ(work[0].weight_bytes, 4 * (kRouter + 3 * kExpert));
   EXPECT_EQ(work[0].operations, 2 * (2 * kRouter + 4 * kExpert));
-  EXPECT_EQ(work[0].collective_bytes, 0u);
 }
 
 TEST(WorkOf, GivesEachRankItsOwn) {
@@ -86,7 +89,6 @@ TEST(WorkOf, GivesEachRankItsOwn) {
   EXPECT_EQ(work[2].weight_bytes, work[0].weight_bytes);  // the other columns
   EXPECT_EQ(work[4].weight_bytes, 4 * (kRouter + kExpert / 2));
   EXPECT_EQ(work[5].weight_bytes, work[4].weight_bytes);
-  EXPECT_EQ(work[0].collective_bytes, 3u * (16 * 4 + 64));
 }
 
 TEST(WorkOf, ReadsAnExpertOnceAChunkAndOnTheStageThatHoldsIt) {
@@ -121,6 +123,45 @@ TEST(MeasureMachine, FindsWhatTheMachineCan) {
   EXPECT_GE(limits->buffer_bytes, uint64_t{64} << 20);
 }
 
+runtime::RankReport Report(uint64_t collectives, uint64_t bytes, double seconds) {
+  runtime::RankReport report;
+  report.collectives = collectives;
+  report.collective_bytes = bytes;
+  report.collective_seconds = seconds;
+  return report;
+}
+
+TEST(CollectiveOf, IsTheLeastCallsSlowestMember) {
+  const std::optional<BenchCollective> found =
+      CollectiveOf({{Report(1, 64, 0.5), Report(1, 32, 0.25)},     // the second alone would be the least of all
+                    {Report(1, 64, 0.125), Report(1, 32, 0.375)},  // this one
+                    {Report(1, 64, 0.75), Report(1, 32, 0.0625)}});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->rank, 1u);
+  EXPECT_EQ(found->calls, 1u);
+  EXPECT_EQ(found->bytes, 32);
+  EXPECT_EQ(found->seconds, 0.375);
+}
+
+TEST(CollectiveOf, IsTheMeanOfARanksOwn) {
+  // Replicas may run other numbers of rounds: 0.5 s each of two, 0.75 s of one.
+  const std::optional<BenchCollective> found = CollectiveOf({{Report(2, 96, 1), Report(1, 32, 0.75)}});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->rank, 1u);
+  EXPECT_EQ(found->calls, 1u);
+  EXPECT_EQ(found->bytes, 32);
+  EXPECT_EQ(found->seconds, 0.75);
+  EXPECT_EQ(CollectiveOf({{Report(2, 96, 1)}})->bytes, 48);
+  EXPECT_EQ(CollectiveOf({{Report(2, 96, 1)}})->seconds, 0.5);
+}
+
+TEST(CollectiveOf, IsNothingWhereNobodyReceived) {
+  EXPECT_FALSE(CollectiveOf({}).has_value());
+  EXPECT_FALSE(CollectiveOf({{runtime::RankReport{}}}).has_value());
+  // A replica without tokens meets all the same.
+  EXPECT_EQ(CollectiveOf({{Report(1, 0, 9), Report(1, 8, 0.5)}})->rank, 1u);
+}
+
 TEST(BenchRowText, IsALineInEveryFormat) {
   BenchHead head;
   head.plan_id = std::string(64, 'a');
@@ -144,28 +185,86 @@ TEST(BenchRowText, IsALineInEveryFormat) {
   row.rank_seconds = 0.5;
   row.rank_weight_bytes = 7;
   row.rank_operations = 9;
-  EXPECT_EQ(BenchHeadText(head, "md"),
-            absl::StrCat("plan ", head.plan_id,
-                         ", 2 ranks over reference; meshseal 0.1.0\nmachine: a processor, 4 cores; with 2 threads at "
-                         "most 4.00 GB/s read from memory and 8.00 GFLOP/s in float32\n\n"
-                         "| phase | layer | tokens | ms a call | spread | tok/s | GB/s | GFLOP/s | of limit | #wrong "
-                         "|\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"));
+  row.waited = 0.25;
+  row.collective = BenchCollective{1, 1, 3072, 0.125};
+  EXPECT_EQ(
+      BenchHeadText(head, "md"),
+      absl::StrCat("plan ", head.plan_id,
+                   ", 2 ranks over reference; meshseal 0.1.0\nmachine: a processor, 4 cores; with 2 threads at "
+                   "most 4.00 GB/s read from memory and 8.00 GFLOP/s in float32\n\n"
+                   "| phase | layer | tokens | ms a call | spread | tok/s | GB/s | GFLOP/s | of limit | collective "
+                   "| wait | #wrong |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"));
   EXPECT_EQ(BenchRowText(head, row, "md"),
-            "| decode | 3 | 8 | 500.000 | 250.000-750.000 | 16 | 2 | 1 | 50.0 % | 0 |\n");
-  EXPECT_EQ(BenchRowText(head, row, "csv"), "decode,3,8,0.5,0.25,0.75,16,2e+09,1e+09,0.5,0\n");
+            "| decode | 3 | 8 | 500.000 | 250.000-750.000 | 16 | 2 | 1 | 50.0 % | 3.0 KiB in 125000.0 us | 250000.0 us "
+            "| 0 |\n");
+  EXPECT_EQ(BenchHeadText(head, "csv"),
+            "phase,layer,tokens,seconds,least_seconds,most_seconds,tokens_per_second,weight_bytes_per_second,"
+            "operations_per_second,share_of_limit,collectives,collective_bytes,collective_seconds,waited_seconds,"
+            "wrong\n");
+  EXPECT_EQ(BenchRowText(head, row, "csv"), "decode,3,8,0.5,0.25,0.75,16,2e+09,1e+09,0.5,1,3072,0.125,0.25,0\n");
   EXPECT_EQ(BenchHeadText(head, "jsonl"), "");
-  EXPECT_EQ(BenchRowText(head, row, "jsonl"),
-            absl::StrCat(R"({"version":1,"plan":")", head.plan_id,
-                         R"(","made_by":"meshseal 0.1.0","backend":"reference","emulated":false,"ranks":2,)"
-                         R"("phase":"decode","layer":3,"tokens":8,"repeats":2,"seconds":0.5,"least_seconds":0.25,)"
-                         R"("most_seconds":0.75,"tokens_per_second":16.0,"weight_bytes":1000000000,)"
-                         R"("weight_bytes_per_second":2000000000.0,"operations":500000000,)"
-                         R"("operations_per_second":1000000000.0,"share_of_limit":0.5,)"
-                         R"("slowest_rank":{"rank":1,"seconds":0.5,"weight_bytes":7,"operations":9},)"
-                         R"("collective":null,"wrong":0,"machine":{"processor":"a processor","cores":4,)"
-                         R"("cache_bytes":1024,"threads":2,"read_bytes_per_second":4000000000.0,)"
-                         R"("operations_per_second":8000000000.0}})",
-                         "\n"));
+  EXPECT_EQ(
+      BenchRowText(head, row, "jsonl"),
+      absl::StrCat(
+          R"({"version":1,"plan":")", head.plan_id,
+          R"(","made_by":"meshseal 0.1.0","backend":"reference","emulated":false,"ranks":2,)"
+          R"("phase":"decode","layer":3,"tokens":8,"repeats":2,"seconds":0.5,"least_seconds":0.25,)"
+          R"("most_seconds":0.75,"tokens_per_second":16.0,"weight_bytes":1000000000,)"
+          R"("weight_bytes_per_second":2000000000.0,"operations":500000000,)"
+          R"("operations_per_second":1000000000.0,"share_of_limit":0.5,)"
+          R"("slowest_rank":{"rank":1,"seconds":0.5,"weight_bytes":7,"operations":9},)"
+          R"("waited_seconds":0.25,)"
+          R"("collective":{"rank":1,"calls":1,"bytes":3072.0,"seconds":0.125},"wrong":0,"machine":{"processor":"a processor","cores":4,)"
+          R"("cache_bytes":1024,"threads":2,"read_bytes_per_second":4000000000.0,)"
+          R"("operations_per_second":8000000000.0}})",
+          "\n"));
+  row.collective->calls = 2;
+  EXPECT_EQ(BenchRowText(head, row, "md"),
+            "| decode | 3 | 8 | 500.000 | 250.000-750.000 | 16 | 2 | 1 | 50.0 % | 2 x 3.0 KiB in 125000.0 us | "
+            "250000.0 us | 0 |\n");
+  // Groups of one.
+  row.collective.reset();
+  row.waited = 0;
+  EXPECT_EQ(BenchRowText(head, row, "md"),
+            "| decode | 3 | 8 | 500.000 | 250.000-750.000 | 16 | 2 | 1 | 50.0 % | - | - | 0 |\n");
+  EXPECT_EQ(BenchRowText(head, row, "csv"), "decode,3,8,0.5,0.25,0.75,16,2e+09,1e+09,0.5,0,0,0,0,0\n");
+  EXPECT_TRUE(
+      absl::StrContains(BenchRowText(head, row, "jsonl"), R"("waited_seconds":0.0,"collective":null,"wrong":0)"));
+}
+
+// What is written here is read there.
+TEST(BenchRowText, CalibratesASimulation) {
+  BenchHead head;
+  head.plan_id = std::string(64, 'a');
+  head.backend = "reference";
+  BenchRow row;
+  row.phase = Phase::kPrefill;
+  row.layer = 3;
+  row.tokens = 8;
+  row.median = 0.5;
+  row.rank_seconds = 0.25;
+  row.rank_weight_bytes = 1000;
+  row.rank_operations = 500;
+  std::string lines = BenchRowText(head, row, "jsonl");
+  row.collective = BenchCollective{2, 1, 1000, 1.5};
+  lines += BenchRowText(head, row, "jsonl");
+  row.collective = BenchCollective{1, 4, 3000, 2.5};
+  lines += BenchRowText(head, row, "jsonl");
+  const absl::StatusOr<Calibration> read = ParseCalibration("b", lines);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->lines, 3u);
+  EXPECT_EQ(read->collective_lines, 2u);
+  EXPECT_DOUBLE_EQ(*read->rates.bytes, 4000);
+  EXPECT_DOUBLE_EQ(*read->rates.operations, 2000);
+  ASSERT_TRUE(read->rates.link.has_value());
+  EXPECT_DOUBLE_EQ(read->rates.link->latency, 1);
+  EXPECT_DOUBLE_EQ(read->rates.link->bytes, 2000);
+  ASSERT_EQ(read->calls.size(), 3u);
+  EXPECT_EQ(read->calls[0].plan, head.plan_id);
+  EXPECT_EQ(read->calls[0].phase, Phase::kPrefill);
+  EXPECT_EQ(read->calls[0].layer, 3u);
+  EXPECT_EQ(read->calls[0].tokens, 8u);
+  EXPECT_EQ(read->calls[0].seconds, 0.5);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "schema/version.h"
 #include "tools/cli/plan_source.h"
 #include "tools/cli/program.h"
+#include "tools/run/bench_collective.h"
 #include "tools/run/bench_work.h"
 #include "tools/run/load_watch.h"
 
@@ -61,18 +62,21 @@ class Bench {
     row.layer = layer_;
     row.tokens = tokens;
     row.repeats = flags_.repeat;
-    std::vector<std::pair<double, std::vector<runtime::RankReport>>> calls;
+    std::vector<std::pair<double, size_t>> calls;  // seconds, and which reports
+    std::vector<std::vector<runtime::RankReport>> reports;
     for (uint32_t i = 0; i < flags_.repeat; ++i) {
       MESHSEAL_ASSIGN_OR_RETURN(const double seconds, Run(&call));
       row.wrong += DifferentElements(call, first);
-      calls.emplace_back(seconds, std::move(call.result.ranks));
+      calls.emplace_back(seconds, reports.size());
+      reports.push_back(std::move(call.result.ranks));
     }
-    std::sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::sort(calls.begin(), calls.end());
     row.least = calls.front().first;
     row.most = calls.back().first;
     const size_t middle = calls.size() / 2;
     row.median = calls.size() % 2 == 1 ? calls[middle].first : (calls[middle - 1].first + calls[middle].first) / 2;
-    FillWork(first, calls[middle].second, &row);
+    FillWork(first, reports[calls[middle].second], &row);
+    row.collective = CollectiveOf(reports);
     MESHSEAL_ASSIGN_OR_RETURN(const uint64_t unlike, CheckTokens(first));
     row.wrong += unlike;
     if (Print("bench", BenchRowText(head_, row, flags_.format)) != 0) {
@@ -145,6 +149,7 @@ class Bench {
     row->rank_seconds = slowest->seconds;
     row->rank_weight_bytes = work[row->slowest_rank].weight_bytes;
     row->rank_operations = work[row->slowest_rank].operations;
+    for (const runtime::RankReport& report : reports) row->waited = std::max(row->waited, report.waited_seconds);
     const double least = std::max(static_cast<double>(row->weight_bytes) / head_.limits.read_bytes_per_second,
                                   static_cast<double>(row->operations) / head_.limits.operations_per_second);
     row->share = least / row->median;

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "schema/plan.h"
 #include "tools/cli/policy_flags.h"
+#include "tools/run/bench_collective.h"
 #include "tools/run/machine_limits.h"
 
 namespace meshseal::tools {
@@ -47,6 +48,8 @@ struct BenchRow {
   double rank_seconds = 0;
   uint64_t rank_weight_bytes = 0;
   uint64_t rank_operations = 0;
+  double waited = 0;  // in the median call, by the rank that waited longest for the others of its group
+  std::optional<BenchCollective> collective;
   uint64_t wrong = 0;
 };
 

@@ -15,6 +15,22 @@ constexpr int kLineVersion = 1;  // of jsonl; calibration.h reads it
 
 double PerSecond(uint64_t things, double seconds) { return static_cast<double>(things) / seconds; }
 
+Json JsonOf(const std::optional<BenchCollective>& collective) {
+  if (!collective.has_value()) return {};
+  return {{"rank", collective->rank},
+          {"calls", collective->calls},
+          {"bytes", collective->bytes},
+          {"seconds", collective->seconds}};
+}
+
+// "3.0 KiB in 12.5 us", "2 x 3.0 KiB in 12.5 us"
+std::string CollectiveText(const std::optional<BenchCollective>& collective) {
+  if (!collective.has_value()) return "-";
+  return absl::StrCat(collective->calls > 1 ? absl::StrCat(collective->calls, " x ") : "",
+                      ByteText(static_cast<uint64_t>(collective->bytes)),
+                      FormatText(" in %.1f us", collective->seconds * 1e6));
+}
+
 Json JsonOf(const BenchHead& head, const BenchRow& row) {
   return {{"version", kLineVersion},
           {"plan", head.plan_id},
@@ -40,7 +56,8 @@ Json JsonOf(const BenchHead& head, const BenchRow& row) {
             {"seconds", row.rank_seconds},
             {"weight_bytes", row.rank_weight_bytes},
             {"operations", row.rank_operations}}},
-          {"collective", Json()},  // sessions do not tell it
+          {"waited_seconds", row.waited},
+          {"collective", JsonOf(row.collective)},
           {"wrong", row.wrong},
           {"machine",
            {{"processor", head.machine.processor},
@@ -57,7 +74,8 @@ std::string BenchHeadText(const BenchHead& head, absl::string_view format) {
   if (format == "jsonl") return "";
   if (format == "csv") {
     return "phase,layer,tokens,seconds,least_seconds,most_seconds,tokens_per_second,weight_bytes_per_second,"
-           "operations_per_second,share_of_limit,wrong\n";
+           "operations_per_second,share_of_limit,collectives,collective_bytes,collective_seconds,waited_seconds,"
+           "wrong\n";
   }
   return absl::StrCat("plan ", head.plan_id, ", ", head.ranks, head.ranks == 1 ? " rank" : " ranks", " over ",
                       head.backend, head.emulated ? ", EMULATED" : "", "; meshseal ", head.version,
@@ -66,8 +84,9 @@ std::string BenchHeadText(const BenchHead& head, absl::string_view format) {
                       head.limits.threads == 1 ? " thread" : " threads", " at most ",
                       FormatText("%.2f GB/s read from memory and %.2f GFLOP/s in float32\n\n",
                                  head.limits.read_bytes_per_second * 1e-9, head.limits.operations_per_second * 1e-9),
-                      "| phase | layer | tokens | ms a call | spread | tok/s | GB/s | GFLOP/s | of limit | #wrong |\n"
-                      "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+                      "| phase | layer | tokens | ms a call | spread | tok/s | GB/s | GFLOP/s | of limit | "
+                      "collective | wait | #wrong |\n"
+                      "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
 }
 
 std::string BenchRowText(const BenchHead& head, const BenchRow& row, absl::string_view format) {
@@ -78,12 +97,16 @@ std::string BenchRowText(const BenchHead& head, const BenchRow& row, absl::strin
   const double bytes = PerSecond(row.weight_bytes, row.median);
   const double operations = PerSecond(row.operations, row.median);
   if (format == "csv") {
-    return FormatText("%s,%u,%u,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.6g,%u\n", WordOf(row.phase), row.layer, row.tokens,
-                      row.median, row.least, row.most, tokens, bytes, operations, row.share, row.wrong);
+    const BenchCollective collective = row.collective.value_or(BenchCollective{});
+    return FormatText("%s,%u,%u,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.6g,%u,%.9g,%.9g,%.9g,%u\n", WordOf(row.phase),
+                      row.layer, row.tokens, row.median, row.least, row.most, tokens, bytes, operations, row.share,
+                      collective.calls, collective.bytes, collective.seconds, row.waited, row.wrong);
   }
-  return FormatText("| %s | %u | %u | %.3f | %.3f-%.3f | %.4g | %.3g | %.3g | %.1f %% | %u |\n", WordOf(row.phase),
-                    row.layer, row.tokens, row.median * 1e3, row.least * 1e3, row.most * 1e3, tokens, bytes * 1e-9,
-                    operations * 1e-9, row.share * 100, row.wrong);
+  const std::string waited = row.collective.has_value() ? FormatText("%.1f us", row.waited * 1e6) : "-";
+  return FormatText("| %s | %u | %u | %.3f | %.3f-%.3f | %.4g | %.3g | %.3g | %.1f %% | %s | %s | %u |\n",
+                    WordOf(row.phase), row.layer, row.tokens, row.median * 1e3, row.least * 1e3, row.most * 1e3, tokens,
+                    bytes * 1e-9, operations * 1e-9, row.share * 100, CollectiveText(row.collective), waited,
+                    row.wrong);
 }
 
 }  // namespace meshseal::tools

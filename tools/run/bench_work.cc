@@ -61,12 +61,6 @@ LayerParts PartsOf(const Plan& plan, const LayerClass& c, const Coordinate& at) 
   return parts;
 }
 
-uint64_t CollectiveBytes(const Plan& plan, uint32_t tokens) {
-  const uint64_t others = uint64_t{plan.degrees.tp} * plan.degrees.ep - 1;
-  const uint64_t element = plan.reduction == Reduction::kExact ? 8 : 4;
-  return others * (uint64_t{tokens} * plan.hidden * element + 64);
-}
-
 absl::Status NoCounts(absl::string_view text) {
   return Refuse(Reason::kUsage, absl::StrCat("--tokens ", std::string(text),
                                              ": expected ascending numbers such as 8 or 1,8,64, or a range 1..4096*2"));
@@ -113,7 +107,6 @@ std::vector<RankWork> WorkOf(const Plan& plan, uint32_t layer, Phase phase, uint
       }
       work[rank].weight_bytes += parts.always.bytes;
       work[rank].operations += parts.always.operations * (end - begin);
-      work[rank].collective_bytes += CollectiveBytes(plan, end - begin);
     }
   }
   return work;

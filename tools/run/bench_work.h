@@ -14,10 +14,9 @@ namespace meshseal::tools {
 
 // Of one rank in one call.
 struct RankWork {
-  uint64_t weight_bytes = 0;      // as stored: router, shared expert, and each owned expert that any token selected,
-                                  // once a step or chunk
-  uint64_t operations = 0;        // floating-point: products alone
-  uint64_t collective_bytes = 0;  // received from the others of its group
+  uint64_t weight_bytes = 0;  // as stored: router, shared expert, and each owned expert that any token selected,
+                              // once a step or chunk
+  uint64_t operations = 0;    // floating-point: products alone
 };
 
 // By world rank; ranks of other stages than the layer's do nothing. `experts` is the call's routing, [tokens * top_k].

@@ -436,7 +436,8 @@ int Main(int argc, char** argv) {
   bench_command.add_option("--repeat", bench.repeat, "timed calls of each number of tokens, after one that is not")
       ->check(CLI::Range(1, 100000));
   bench_command.add_flag("--emulate", bench.emulate, "run on other devices than the plan's; labelled");
-  bench_command.add_option("--format", bench.format, "md, csv, or jsonl (versioned, stable)")
+  bench_command
+      .add_option("--format", bench.format, "md, csv, or jsonl (versioned, stable), which `simulate --calibrate` reads")
       ->check(CLI::IsMember({"md", "csv", "jsonl"}));
 
   std::string format = "text";
