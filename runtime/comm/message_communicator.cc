@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/comm/element_bytes.h"
 #include "runtime/memory/arena.h"
 #include "schema/checked_math.h"
 #include "schema/reason.h"
@@ -71,11 +72,6 @@ bool LieInside(absl::Span<const Piece> pieces, uint64_t count) {
   return std::all_of(pieces.begin(), pieces.end(), [count](const Piece& piece) {
     return piece.first <= count && piece.count <= count - piece.first;
   });
-}
-
-template <class T>
-absl::Span<const std::byte> BytesOf(absl::Span<const T> elements) {
-  return {reinterpret_cast<const std::byte*>(elements.data()), elements.size() * sizeof(T)};
 }
 
 template <class T>
@@ -532,11 +528,6 @@ class MessageCommunicator : public Communicator {
   template <class T>
   absl::Span<T> Reserved(uint64_t first, uint64_t count) const {
     return absl::MakeSpan(reinterpret_cast<T*>(buffer_.bytes().data()) + first, count);
-  }
-
-  template <class T>
-  static absl::Span<std::byte> BytesIn(absl::Span<T> elements) {
-    return absl::MakeSpan(reinterpret_cast<std::byte*>(elements.data()), elements.size() * sizeof(T));
   }
 
   Endpoint& endpoint_;

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/backend/basis.h"
 #include "runtime/comm/agreement.h"
+#include "runtime/comm/element_bytes.h"
 #include "runtime/comm/status_lane.h"
 #include "schema/mesh_view.h"
 #include "schema/reason.h"
@@ -306,10 +307,7 @@ absl::Status RankExecutor::RunBackendStep(const Frame& frame, const BoundStep& s
 absl::Status RankExecutor::RunGather(const Frame& frame, const BoundStep& step) {
   const absl::Span<const float> own = frame.OwnTokens(step.inputs.front());
   const absl::Span<float> all = frame.Tokens(step.outputs.front());
-  return group_->AllGather(
-      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(float)),
-      frame.MemberPieces(frame.shape().hidden * sizeof(float)),
-      absl::MakeSpan(reinterpret_cast<std::byte*>(all.data()), all.size() * sizeof(float)));
+  return group_->AllGather(BytesOf(own), frame.MemberPieces(frame.shape().hidden * sizeof(float)), BytesIn(all));
 }
 
 absl::Status RankExecutor::RunExactStep(const Frame& frame, const BoundStep& step) {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/comm/agreement.h"
+#include "runtime/comm/element_bytes.h"
 #include "runtime/comm/message_communicator.h"
 #include "runtime/program/rank_facts.h"
 #include "runtime/session/local_facts.h"
@@ -25,16 +26,6 @@ namespace {
 
 // One arena for the programs of both phases.
 uint64_t WorkBytes(const RankMemory& memory) { return std::max(memory.decode_work, memory.prefill_work); }
-
-template <class T>
-absl::Span<const std::byte> BytesOf(absl::Span<const T> elements) {
-  return {reinterpret_cast<const std::byte*>(elements.data()), elements.size() * sizeof(T)};
-}
-
-template <class T>
-absl::Span<std::byte> BytesIn(absl::Span<T> elements) {
-  return absl::MakeSpan(reinterpret_cast<std::byte*>(elements.data()), elements.size() * sizeof(T));
-}
 
 uint32_t StageOf(const Plan& plan, uint32_t layer) {
   return static_cast<uint32_t>(std::upper_bound(plan.stage_ends.begin(), plan.stage_ends.end(), layer) -
