@@ -1,7 +1,6 @@
 #include "runtime/backend/basis.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 
@@ -21,22 +20,6 @@ void ToQ8(absl::Span<float> block) {
 }
 
 }  // namespace
-
-uint16_t FloatToF16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
-  const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  const auto with_sign = [sign](uint32_t rest) { return static_cast<uint16_t>(sign | rest); };
-  if (magnitude > 0x7F800000u) return with_sign(0x7E00u | ((magnitude >> 13) & 0x3FFu));
-  if (magnitude >= 0x477FF000u) return with_sign(0x7C00u);  // 65520 lies half-way to 2^16
-  if (magnitude >= 0x38800000u) {                           // 2^-14: normal
-    return with_sign((magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13);
-  }
-  const uint32_t shift = 126u - (magnitude >> 23);  // to multiples of 2^-24
-  if (shift > 24) return sign;
-  const uint32_t mantissa = (magnitude & 0x7FFFFFu) | 0x800000u;
-  return with_sign((mantissa + (1u << (shift - 1)) - 1 + ((mantissa >> shift) & 1u)) >> shift);
-}
 
 void ToBasis(Basis basis, absl::Span<float> row) {
   switch (basis) {

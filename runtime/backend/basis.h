@@ -2,8 +2,6 @@
 #ifndef MESHSEAL_RUNTIME_BACKEND_BASIS_H_
 #define MESHSEAL_RUNTIME_BACKEND_BASIS_H_
 
-#include <cstdint>
-
 #include "absl/types/span.h"
 #include "schema/terms.h"
 
@@ -14,9 +12,6 @@ namespace meshseal::runtime {
 // the largest magnitude m (the last of a row may be shorter) an element is round(x / (m / 127)), half away from zero,
 // times m / 127 as f16. A NaN stays one. `rotated` is not executed.
 void ToBasis(Basis basis, absl::Span<float> row);
-
-// The float16 nearest to `value`, ties to even; too large a magnitude gives infinity, a NaN stays one.
-uint16_t FloatToF16(float value);
 
 }  // namespace meshseal::runtime
 

@@ -3,9 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
-#include <cstdint>
 #include <vector>
 
 #include "schema/float_bits.h"
@@ -16,34 +14,6 @@ namespace {
 std::vector<float> Rounded(Basis basis, std::vector<float> row) {
   ToBasis(basis, absl::MakeSpan(row));
   return row;
-}
-
-TEST(FloatToF16Test, EveryHalfComesBack) {
-  for (uint32_t code = 0; code <= 0xFFFF; ++code) {
-    const auto bits = static_cast<uint16_t>(code);
-    const bool nan = (bits & 0x7FFF) > 0x7C00;
-    // A signalling NaN comes back quiet.
-    EXPECT_EQ(FloatToF16(F16ToFloat(bits)), nan ? bits | 0x0200 : bits) << code;
-  }
-}
-
-// Of the float32 numbers between two neighbouring halves: below the middle, the middle, above it.
-TEST(FloatToF16Test, RoundsToNearestTiesToEven) {
-  for (uint32_t code = 0; code < 0x7C00; ++code) {
-    const auto lower = static_cast<uint16_t>(code);
-    const auto upper = static_cast<uint16_t>(code + 1);
-    const float above = upper == 0x7C00 ? 65536.0f : F16ToFloat(upper);  // what infinity stands in for
-    const float middle = (F16ToFloat(lower) + above) / 2;                // exact in float32
-    for (const uint32_t sign : {0u, 0x8000u}) {
-      const auto rounded = [&](float value) { return FloatToF16(sign == 0 ? value : -value); };
-      EXPECT_EQ(rounded(std::nextafter(middle, 0.0f)), (lower | sign)) << code;
-      EXPECT_EQ(rounded(middle), ((code % 2 == 0 ? lower : upper) | sign)) << code;
-      EXPECT_EQ(rounded(std::nextafter(middle, 1e6f)), (upper | sign)) << code;
-    }
-  }
-  EXPECT_EQ(FloatToF16(std::bit_cast<float>(1u)), 0);  // the smallest float32
-  EXPECT_EQ(FloatToF16(3e38f), 0x7C00);
-  EXPECT_EQ(FloatToF16(-INFINITY), 0xFC00);
 }
 
 TEST(ToBasisTest, FloatsAreRoundedOneByOne) {
