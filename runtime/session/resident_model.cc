@@ -72,17 +72,14 @@ absl::StatusOr<std::unique_ptr<ResidentModel>> ResidentModel::Load(SealedPlan pl
   MESHSEAL_RETURN_IF_ERROR(ends.status());
   for (std::unique_ptr<Endpoint>& end : *ends) {
     MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<ResidentRank> rank,
-                              ResidentRank::Make(model->plan_, std::move(end), model->options_));
+                              ResidentRank::Make(model->plan_, std::move(end), ends->size(), model->options_));
     model->ranks_.push_back(std::move(rank));
   }
-  const size_t peers = model->ranks_.size();
   MESHSEAL_RETURN_IF_ERROR(
-      model->CauseOf(model->OnAllRanks([&](ResidentRank& rank) { return rank.Prepare(*source, peers); })));
+      model->CauseOf(model->OnAllRanks([&](ResidentRank& rank) { return rank.Prepare(*source); })));
   model->options_.progress = nullptr;  // the caller's, and not for longer
   return model;
 }
-
-bool ResidentModel::alone() const { return ranks_.size() == plan_->plan().mesh.rank_slots.size(); }
 
 const ResidentRank* ResidentModel::FindRank(uint32_t rank) const {
   for (const std::unique_ptr<ResidentRank>& own : ranks_) {
@@ -148,8 +145,7 @@ absl::Status ResidentModel::RunCall(const LayerCall& call, uint32_t tokens, std:
     result.expert_weights.resize(slots);
     result.ranks.resize(plan.mesh.rank_slots.size());
   }
-  const std::vector<absl::Status> statuses =
-      OnAllRanks([&](ResidentRank& rank) { return rank.Run(call, alone(), results); });
+  const std::vector<absl::Status> statuses = OnAllRanks([&](ResidentRank& rank) { return rank.Run(call, results); });
   for (size_t i = 0; i < statuses.size(); ++i) {
     for (RunResult& result : *results) result.ranks[ranks_[i]->rank()].status = statuses[i];
   }

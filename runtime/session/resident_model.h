@@ -41,8 +41,6 @@ class ResidentModel {
  private:
   ResidentModel(SealedPlan plan, SessionOptions options);
 
-  // Whether all ranks of the world are this process's.
-  bool alone() const;
   const ResidentRank* FindRank(uint32_t rank) const;
 
   absl::Status RunCall(const LayerCall& call, uint32_t tokens, std::vector<RunResult>* results);

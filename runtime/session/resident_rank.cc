@@ -120,17 +120,18 @@ uint32_t LoadSource::ThreadsOf(size_t ranks) const {
   return static_cast<uint32_t>(std::max<size_t>(1, all / ranks));
 }
 
-ResidentRank::ResidentRank(std::shared_ptr<const SealedPlan> plan, std::unique_ptr<Endpoint> endpoint,
+ResidentRank::ResidentRank(std::shared_ptr<const SealedPlan> plan, std::unique_ptr<Endpoint> endpoint, size_t peers,
                            const SessionOptions& options)
     : plan_(std::move(plan)),
       options_(options),
       endpoint_(std::move(endpoint)),
+      peers_(peers),
       at_(CoordinateOf(plan_->plan().degrees, endpoint_->rank())) {}
 
 absl::StatusOr<std::unique_ptr<ResidentRank>> ResidentRank::Make(std::shared_ptr<const SealedPlan> plan,
-                                                                 std::unique_ptr<Endpoint> endpoint,
+                                                                 std::unique_ptr<Endpoint> endpoint, size_t peers,
                                                                  const SessionOptions& options) {
-  std::unique_ptr<ResidentRank> rank(new ResidentRank(std::move(plan), std::move(endpoint), options));
+  std::unique_ptr<ResidentRank> rank(new ResidentRank(std::move(plan), std::move(endpoint), peers, options));
   const Plan& content = rank->plan_->plan();
   Endpoint& end = *rank->endpoint_;
   std::vector<uint32_t> all(end.world());
@@ -150,14 +151,14 @@ absl::StatusOr<std::unique_ptr<ResidentRank>> ResidentRank::Make(std::shared_ptr
   return rank;
 }
 
-absl::Status ResidentRank::Prepare(LoadSource& source, size_t peers) {
+absl::Status ResidentRank::Prepare(LoadSource& source) {
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Open(source)));
   const absl::StatusOr<LocalFacts> local = CollectLocalFacts();
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, local.status()));
   const RankFacts facts = FactsOf(plan_->plan(), options_, *local, backend_->name());
   MESHSEAL_RETURN_IF_ERROR(Preflight(*world_, *plan_, StatementOf(*plan_, rank(), facts)));
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Reserve(source)));
-  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Load(source, peers)));
+  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Load(source)));
   world_->SetDeadline(options_.deadline);
   return absl::OkStatus();
 }
@@ -184,15 +185,15 @@ absl::Status ResidentRank::Reserve(LoadSource& source) {
   return group_->Reserve(memory.collective);
 }
 
-absl::Status ResidentRank::Load(LoadSource& source, size_t peers) {
-  MESHSEAL_RETURN_IF_ERROR(weights_->Load(*files_, source.ThreadsOf(peers), source.progress()));
+absl::Status ResidentRank::Load(LoadSource& source) {
+  MESHSEAL_RETURN_IF_ERROR(weights_->Load(*files_, source.ThreadsOf(peers_), source.progress()));
   files_.reset();
   return absl::OkStatus();
 }
 
-absl::Status ResidentRank::Run(const LayerCall& call, bool alone, std::vector<RunResult>* results) {
+absl::Status ResidentRank::Run(const LayerCall& call, std::vector<RunResult>* results) {
   MESHSEAL_RETURN_IF_ERROR(RunLayers(call, results));
-  if (alone) return absl::OkStatus();
+  if (peers_ == endpoint_->world()) return absl::OkStatus();
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, absl::OkStatus()));
   return Collect(call, results);
 }

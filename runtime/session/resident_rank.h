@@ -2,6 +2,7 @@
 #ifndef MESHSEAL_RUNTIME_SESSION_RESIDENT_RANK_H_
 #define MESHSEAL_RUNTIME_SESSION_RESIDENT_RANK_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -65,21 +66,20 @@ struct LayerCall {
 
 class ResidentRank {
  public:
-  // The endpoint's rank. Reason kOutOfMemory, kNotBuilt.
+  // The endpoint's rank, one of `peers` ranks of this process. Reason kOutOfMemory, kNotBuilt.
   static absl::StatusOr<std::unique_ptr<ResidentRank>> Make(std::shared_ptr<const SealedPlan> plan,
-                                                            std::unique_ptr<Endpoint> endpoint,
+                                                            std::unique_ptr<Endpoint> endpoint, size_t peers,
                                                             const SessionOptions& options);
 
   uint32_t rank() const { return endpoint_->rank(); }
 
-  // OPEN, PREFLIGHT, RESERVED, STAGED, each with the agreement of the whole world. `peers` are the ranks of this
-  // process.
-  absl::Status Prepare(LoadSource& source, size_t peers);
+  // OPEN, PREFLIGHT, RESERVED, STAGED, each with the agreement of the whole world.
+  absl::Status Prepare(LoadSource& source);
 
-  // This rank's part of a call: its stage's layers. Whole when all ranks of the world are in this process (`alone`);
-  // otherwise the ranks agree on how it ended, and world rank 0 gets what the others hand out. `results` has one entry
-  // per layer of the call, and each of their `ranks` one per world rank.
-  absl::Status Run(const LayerCall& call, bool alone, std::vector<RunResult>* results);
+  // This rank's part of a call: its stage's layers. Whole when all ranks of the world are in this process; otherwise
+  // the ranks agree on how it ended, and world rank 0 gets what the others hand out. `results` has one entry per layer
+  // of the call, and each of their `ranks` one per world rank.
+  absl::Status Run(const LayerCall& call, std::vector<RunResult>* results);
 
   // Around each of Prepare and Run, as in Endpoint.
   void BeginCall() { endpoint_->BeginCall(); }
@@ -92,12 +92,12 @@ class ResidentRank {
   uint64_t work_bytes() const { return executor_->arena_bytes(); }
 
  private:
-  ResidentRank(std::shared_ptr<const SealedPlan> plan, std::unique_ptr<Endpoint> endpoint,
+  ResidentRank(std::shared_ptr<const SealedPlan> plan, std::unique_ptr<Endpoint> endpoint, size_t peers,
                const SessionOptions& options);
 
   absl::Status Open(LoadSource& source);
   absl::Status Reserve(LoadSource& source);
-  absl::Status Load(LoadSource& source, size_t peers);
+  absl::Status Load(LoadSource& source);
 
   absl::Status RunLayers(const LayerCall& call, std::vector<RunResult>* results);
   // The layers [first, last) of the call, which are this stage's, for one round.
@@ -110,6 +110,7 @@ class ResidentRank {
   const std::shared_ptr<const SealedPlan> plan_;
   const SessionOptions& options_;
   const std::unique_ptr<Endpoint> endpoint_;  // the groups' below live shorter
+  const size_t peers_;
   const Coordinate at_;
   std::unique_ptr<Communicator> world_;     // agreements of all ranks
   std::unique_ptr<Communicator> group_;     // the one collective of its expert group
