@@ -13,7 +13,8 @@ function(meshseal_options target)
   endif()
 endfunction()
 
-# Precompiles what most sources of a kind of target include; the first target of the kind does it for the others.
+# Precompiles what most sources of a kind of target include, once for all targets of the kind: in a target of its own,
+# so that no preset builds another one for it. The first target of the kind says with what.
 function(meshseal_precompile target kind)
   if(NOT MESHSEAL_PRECOMPILE)
     return()
@@ -22,16 +23,21 @@ function(meshseal_precompile target kind)
   # std::string that it wrongly takes to be out of bounds (GCC bug 105329). Presets without them have these warnings.
   target_compile_options(${target} PRIVATE
     "$<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-stringop-overread;-Wno-stringop-overflow;-Wno-restrict>")
-  get_property(owner GLOBAL PROPERTY meshseal_precompiled_${kind})
-  if(owner)
-    target_precompile_headers(${target} REUSE_FROM ${owner})
-    return()
+  set(owner meshseal_precompiled_${kind})
+  if(NOT TARGET ${owner})
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${owner}.cc CONTENT "")
+    add_library(${owner} OBJECT ${PROJECT_BINARY_DIR}/${owner}.cc)
+    meshseal_options(${owner})
+    get_target_property(independent ${target} POSITION_INDEPENDENT_CODE)
+    get_target_property(links ${target} LINK_LIBRARIES)
+    set_target_properties(${owner} PROPERTIES POSITION_INDEPENDENT_CODE ${independent})
+    target_link_libraries(${owner} PRIVATE ${links})
+    target_precompile_headers(${owner} PRIVATE
+      <algorithm> <array> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <string> <utility>
+      <variant> <vector> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h>
+      <absl/strings/str_join.h> <absl/strings/str_split.h> <absl/types/span.h> ${ARGN})
   endif()
-  target_precompile_headers(${target} PRIVATE
-    <algorithm> <array> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <string> <utility> <variant>
-    <vector> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h> <absl/strings/str_join.h>
-    <absl/strings/str_split.h> <absl/types/span.h> ${ARGN})
-  set_property(GLOBAL PROPERTY meshseal_precompiled_${kind} ${target})
+  target_precompile_headers(${target} REUSE_FROM ${owner})
 endfunction()
 
 # meshseal_library(NAME SOURCES a.cc ... DEPENDS target ...)
