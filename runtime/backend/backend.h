@@ -21,7 +21,7 @@
 
 namespace meshseal::runtime {
 
-class RankExecutor;
+class Executor;
 
 // One object per rank, used by one thread at a time.
 class Backend {
@@ -51,7 +51,7 @@ class Backend {
   }
 
  protected:
-  friend class RankExecutor;
+  friend class Executor;
 
   // Top-k experts and weights of every token, by the router's rule; experts by score descending, index
   // ascending. Reason kNonFinite for a token whose scores are not all finite.
@@ -122,8 +122,8 @@ static_assert(Backend::HasEveryStep<Backend>());
 // The backend of that name; reason kNotBuilt for a name that this version does not have.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name);
 
-// OK, or reason kNotBuilt where `backend` does not satisfy the contract of a plan.
-absl::Status CheckNumerics(const Backend& backend, Numerics contract);
+// OK, or reason kNotBuilt where `backend`, which satisfies these contracts, does not satisfy that of a plan.
+absl::Status CheckNumerics(absl::string_view backend, absl::Span<const Numerics> satisfied, Numerics contract);
 
 }  // namespace meshseal::runtime
 

@@ -14,14 +14,14 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name) {
                 absl::StrCat("backend '", name, "' is not built, this version has '", ReferenceBackend::kName, "'"));
 }
 
-absl::Status CheckNumerics(const Backend& backend, Numerics contract) {
-  std::vector<const char*> satisfied;
-  for (const Numerics one : backend.numerics()) {
+absl::Status CheckNumerics(absl::string_view backend, absl::Span<const Numerics> satisfied, Numerics contract) {
+  std::vector<const char*> words;
+  for (const Numerics one : satisfied) {
     if (one == contract) return absl::OkStatus();
-    satisfied.push_back(WordOf(one));
+    words.push_back(WordOf(one));
   }
-  return Refuse(Reason::kNotBuilt, absl::StrCat("the plan's numerics are ", WordOf(contract), ", backend '",
-                                                backend.name(), "' has ", absl::StrJoin(satisfied, ", ")));
+  return Refuse(Reason::kNotBuilt, absl::StrCat("the plan's numerics are ", WordOf(contract), ", backend '", backend,
+                                                "' has ", absl::StrJoin(words, ", ")));
 }
 
 }  // namespace meshseal::runtime

@@ -43,13 +43,14 @@ void CheckLayers(const LayerClass& c, Lacking& lacking) {
 
 }  // namespace
 
-absl::Status CheckExecuted(const Plan& plan) {
+absl::Status CheckExecuted(const Plan& plan, bool has_devices) {
   Lacking lacking;
   for (const LayerClass& c : plan.layer_classes) CheckLayers(c, lacking);
   lacking.Unless("reduction", plan.reduction, {Reduction::kOrdered, Reduction::kFast, Reduction::kExact});
   lacking.Unless("output_dtype", plan.output, {Basis::kF32, Basis::kBf16, Basis::kF16});
   lacking.If(plan.limits.repack != Repack::kNone, "repacked weights");
-  for (const Node& node : plan.mesh.nodes) lacking.If(!node.identity.empty(), "devices pinned by identity");
+  for (const Node& node : plan.mesh.nodes)
+    lacking.If(!has_devices && !node.identity.empty(), "devices pinned by identity");
   if (lacking.found().empty()) return absl::OkStatus();
   return Refuse(Reason::kNotBuilt, absl::StrCat("this version does not execute what the plan asks for: ",
                                                 absl::StrJoin(lacking.found(), "; ")));

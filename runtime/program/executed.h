@@ -15,8 +15,9 @@ constexpr bool HasExactForm(StepKind kind) {
          kind == StepKind::kCombineShared;
 }
 
-// OK, or reason kNotBuilt with everything in `plan` that is not executed.
-absl::Status CheckExecuted(const Plan& plan);
+// OK, or reason kNotBuilt with everything in `plan` that is not executed; where ranks have no devices, these cannot be
+// pinned.
+absl::Status CheckExecuted(const Plan& plan, bool has_devices = false);
 
 }  // namespace meshseal::runtime
 

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/backend/backend.h"
 #include "runtime/comm/inproc.h"
-#include "runtime/program/executed.h"
 #include "runtime/program/rank_facts.h"
 #include "runtime/session/check_request.h"
 #include "runtime/session/preflight.h"
@@ -24,10 +23,10 @@ namespace meshseal::runtime {
 namespace {
 
 absl::Status CheckOptions(const Plan& plan, const SessionOptions& options) {
-  MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(options.backend));
-  MESHSEAL_RETURN_IF_ERROR(CheckNumerics(*backend, plan.numerics));
-  MESHSEAL_RETURN_IF_ERROR(CheckExecuted(plan));
-  const Transport transport = options.world->transport();
+  const Compute& compute = *options.compute;
+  MESHSEAL_RETURN_IF_ERROR(CheckNumerics(compute.name(), compute.numerics(), plan.numerics));
+  MESHSEAL_RETURN_IF_ERROR(compute.CheckPlan(plan));
+  const Transport transport = compute.transport().value_or(options.world->transport());
   if (plan.mesh.transport != transport && !options.emulate) {
     return Refuse(Reason::kUsage, absl::StrCat("the plan's mesh has transport ", WordOf(plan.mesh.transport),
                                                ", the ranks would be on ", WordOf(transport),
@@ -61,6 +60,9 @@ ResidentModel::ResidentModel(SealedPlan plan, SessionOptions options)
 absl::StatusOr<std::unique_ptr<ResidentModel>> ResidentModel::Load(SealedPlan plan, SessionOptions options) {
   if (!plan.valid()) return Refuse(Reason::kUsage, "the plan was moved from: it is another session's");
   if (options.world == nullptr) options.world = MakeInprocWorld();
+  if (options.compute == nullptr) {
+    MESHSEAL_ASSIGN_OR_RETURN(options.compute, MakeHostCompute(options.backend));
+  }
   MESHSEAL_RETURN_IF_ERROR(CheckOptions(plan.plan(), options));
   std::unique_ptr<ResidentModel> model(new ResidentModel(std::move(plan), std::move(options)));
   const auto world = static_cast<uint32_t>(model->plan_->plan().mesh.rank_slots.size());

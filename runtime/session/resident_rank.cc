@@ -24,19 +24,15 @@
 namespace meshseal::runtime {
 namespace {
 
-// One arena for the programs of both phases.
-uint64_t WorkBytes(const RankMemory& memory) { return std::max(memory.decode_work, memory.prefill_work); }
-
 uint32_t StageOf(const Plan& plan, uint32_t layer) {
   return static_cast<uint32_t>(std::upper_bound(plan.stage_ends.begin(), plan.stage_ends.end(), layer) -
                                plan.stage_ends.begin());
 }
 
 // What of the preflight's record neither the plan nor the machine says.
-RankFacts FactsOf(const Plan& plan, const SessionOptions& options, const LocalFacts& local, absl::string_view backend) {
+RankFacts FactsOf(const Plan& plan, const SessionOptions& options, const LocalFacts& local) {
   RankFacts facts;
   facts.local = local;
-  facts.backend = std::string(backend);
   if (options.world->transport() == Transport::kMpi) facts.mpi_version = options.world->library();
   facts.policy =
       absl::StrCat(PolicyText(options.policy), "unverified-weights ", options.unverified_weights ? "yes" : "no", "\n");
@@ -136,7 +132,7 @@ absl::StatusOr<std::unique_ptr<ResidentRank>> ResidentRank::Make(std::shared_ptr
   Endpoint& end = *rank->endpoint_;
   std::vector<uint32_t> all(end.world());
   for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
-  MESHSEAL_ASSIGN_OR_RETURN(rank->backend_, MakeBackend(options.backend));
+  MESHSEAL_ASSIGN_OR_RETURN(rank->compute_, options.compute->MakeRank(*rank->plan_, end.rank(), options.emulate));
   MESHSEAL_ASSIGN_OR_RETURN(rank->world_,
                             MakeMessageCommunicator(end, Channel::kWorld, std::move(all), {options.load_deadline}));
   MESHSEAL_RETURN_IF_ERROR(rank->world_->Reserve(std::max<uint64_t>(end.world() * kMaxGatherBytes, kHandOffBytes)));
@@ -155,10 +151,12 @@ absl::Status ResidentRank::Prepare(LoadSource& source) {
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Open(source)));
   const absl::StatusOr<LocalFacts> local = CollectLocalFacts();
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, local.status()));
-  const RankFacts facts = FactsOf(plan_->plan(), options_, *local, backend_->name());
+  RankFacts facts = FactsOf(plan_->plan(), options_, *local);
+  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, compute_->Describe(&facts)));
   MESHSEAL_RETURN_IF_ERROR(Preflight(*world_, *plan_, StatementOf(*plan_, rank(), facts)));
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Reserve(source)));
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Load(source)));
+  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, compute_->Bind(*weights_, *group_)));
   world_->SetDeadline(options_.deadline);
   return absl::OkStatus();
 }
@@ -177,12 +175,12 @@ absl::Status ResidentRank::Open(LoadSource& source) {
 absl::Status ResidentRank::Reserve(LoadSource& source) {
   const Plan& plan = plan_->plan();
   const RankMemory& memory = plan.memory[rank()];
-  MESHSEAL_ASSIGN_OR_RETURN(weights_, RankWeights::Reserve(*plan_, rank()));
+  MESHSEAL_ASSIGN_OR_RETURN(weights_, RankWeights::Reserve(*plan_, rank(), [this](uint64_t bytes) {
+                              return compute_->ReserveWeights(bytes);
+                            }));
   if (source.progress() != nullptr) source.progress()->total.fetch_add(weights_->resident_bytes());
-  MESHSEAL_ASSIGN_OR_RETURN(
-      executor_, RankExecutor::Reserve(WorkBytes(memory), *backend_, *group_, {options_.poison, options_.drain}));
-  if (plan.degrees.pp > 1) MESHSEAL_RETURN_IF_ERROR(pipeline_->Reserve(kHandOffBytes));
-  return group_->Reserve(memory.collective);
+  MESHSEAL_ASSIGN_OR_RETURN(executor_, compute_->ReserveExecutor(memory, *group_, {options_.poison, options_.drain}));
+  return plan.degrees.pp > 1 ? pipeline_->Reserve(kHandOffBytes) : absl::OkStatus();
 }
 
 absl::Status ResidentRank::Load(LoadSource& source) {

@@ -12,11 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "runtime/backend/backend.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/endpoint.h"
-#include "runtime/execute/rank_executor.h"
+#include "runtime/execute/executor.h"
 #include "runtime/program/rank_program.h"
+#include "runtime/session/compute.h"
 #include "runtime/session/run_request.h"
 #include "runtime/session/session_options.h"
 #include "runtime/session/token_bands.h"
@@ -115,12 +115,12 @@ class ResidentRank {
   std::unique_ptr<Communicator> world_;     // agreements of all ranks
   std::unique_ptr<Communicator> group_;     // the one collective of its expert group
   std::unique_ptr<Communicator> pipeline_;  // hand-offs between stages
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<RankCompute> compute_;
   std::shared_ptr<const WeightFiles> files_;  // until they are loaded
   std::vector<RankProgram> decode_;           // by layer class
   std::vector<RankProgram> prefill_;
   std::optional<RankWeights> weights_;
-  std::optional<RankExecutor> executor_;
+  std::unique_ptr<Executor> executor_;
   std::vector<float> rows_;  // between layers
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/comm/endpoint.h"
+#include "runtime/session/compute.h"
 #include "runtime/session/job_key.h"
 #include "runtime/weights/rank_weights.h"
 #include "schema/policy.h"
@@ -26,8 +27,10 @@ struct SessionOptions {
   std::filesystem::path digests;
   // Take weights unverified where no list is given or bound. Synthetic ones need no list.
   bool unverified_weights = false;
-  // What computes: "reference".
+  // What computes on the host: "reference".
   std::string backend = "reference";
+  // What computes instead of it, on devices; null: nothing.
+  std::shared_ptr<Compute> compute;
   // Where the ranks are; null: all are threads of this process.
   std::shared_ptr<RankWorld> world;
   // Run a plan whose mesh has another transport than `world` all the same.

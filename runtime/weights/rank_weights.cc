@@ -197,7 +197,7 @@ class RankWeights::Placing {
 
  private:
   absl::StatusOr<const std::byte*> Take(const Atom& atom, uint64_t bytes) {
-    const absl::Span<std::byte> memory = weights_.memory_.bytes();
+    const absl::Span<std::byte> memory = weights_.memory_->bytes();
     if (bytes > memory.size() - placed_) {
       return Refuse(Reason::kBug,
                     absl::StrCat("the atoms need more than the ", memory.size(), " bytes that the plan charges"));
@@ -212,11 +212,11 @@ class RankWeights::Placing {
   uint64_t placed_ = 0;
 };
 
-absl::StatusOr<RankWeights> RankWeights::Reserve(const SealedPlan& sealed, uint32_t rank) {
+absl::StatusOr<RankWeights> RankWeights::Reserve(const SealedPlan& sealed, uint32_t rank, ReserveMemory reserve) {
   const Plan& plan = sealed.plan();
   RankWeights weights;
   const uint64_t charged = plan.memory[rank].weights;
-  MESHSEAL_ASSIGN_OR_RETURN(weights.memory_, Arena::Reserve(charged, "weights"));
+  MESHSEAL_ASSIGN_OR_RETURN(weights.memory_, reserve(charged));
   const Coordinate at = CoordinateOf(plan.degrees, rank);
   const LayerRange stage = LayersOfStage(plan, at.pp);
   weights.first_layer_ = stage.first;
@@ -316,12 +316,12 @@ absl::StatusOr<RankWeights> RankWeights::Reserve(const SealedPlan& sealed, uint3
   return weights;
 }
 
-absl::Status RankWeights::LoadPiece(const WeightFiles& files, const Piece& piece) const {
-  const absl::Span<std::byte> out = memory_.bytes().subspan(piece.offset, piece.bytes);
+absl::Status RankWeights::LoadPiece(const WeightFiles& files, const Piece& piece, WeightPlacer& placer) const {
+  const absl::Span<std::byte> out = placer.Stage(piece.offset, piece.bytes);
   MESHSEAL_RETURN_IF_ERROR(files.Read(piece.atom, out));
   MESHSEAL_RETURN_IF_ERROR(files.Verify(piece.atom, out));
   const absl::Status scales = CheckScales(piece.atom, out);
-  if (scales.ok()) return scales;
+  if (scales.ok()) return placer.Put();
   return Refuse(*ReasonOf(scales), absl::StrCat(files.PlaceText(piece.atom), ", ", scales.message()));
 }
 
@@ -334,18 +334,27 @@ absl::Status RankWeights::Load(const WeightFiles& files, uint32_t threads, LoadP
     return a.first != b.first ? a.first < b.first : a.second->offset < b.second->offset;
   });
 
+  uint64_t largest = 0;
+  for (const Piece& piece : pieces_) largest = std::max(largest, piece.bytes);
+
   threads = static_cast<uint32_t>(std::clamp<uint64_t>(threads, 1, std::max<size_t>(1, order.size())));
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
   // Each thread's first failure and where it was; the first of all is told.
   std::vector<std::pair<size_t, absl::Status>> failures(threads, {order.size(), absl::OkStatus()});
   const auto work = [&](uint32_t thread) {
+    std::unique_ptr<WeightPlacer> placer;
     while (!failed.load()) {
       const size_t at = next.fetch_add(1);
       if (at >= order.size()) return;
       absl::Status status;
       try {
-        status = LoadPiece(files, *order[at].second);
+        if (placer == nullptr) {
+          absl::StatusOr<std::unique_ptr<WeightPlacer>> made = memory_->MakePlacer(largest);
+          status = made.status();
+          if (made.ok()) placer = std::move(*made);
+        }
+        if (status.ok()) status = LoadPiece(files, *order[at].second, *placer);
       } catch (const std::bad_alloc&) {
         status = OutOfMemory();
       }

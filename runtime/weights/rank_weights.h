@@ -4,14 +4,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "runtime/memory/arena.h"
 #include "runtime/weights/weight_files.h"
 #include "runtime/weights/weight_matrix.h"
+#include "runtime/weights/weight_memory.h"
 #include "schema/plan.h"
 #include "schema/sealed_plan.h"
 
@@ -56,19 +58,21 @@ struct LoadProgress {
 // longer.
 class RankWeights {
  public:
-  // Memory for what `rank` of the plan's world owns, exactly what its memory plan charges. Reasons:
-  // kOutOfMemory, kBug where the atoms do not add up to the charge.
-  static absl::StatusOr<RankWeights> Reserve(const SealedPlan& plan, uint32_t rank);
+  // Memory for what `rank` of the plan's world owns, exactly what its memory plan charges, from `reserve`. Reasons:
+  // those of `reserve`; kBug where the atoms do not add up to the charge.
+  using ReserveMemory = absl::FunctionRef<absl::StatusOr<std::unique_ptr<WeightMemory>>(uint64_t bytes)>;
+  static absl::StatusOr<RankWeights> Reserve(const SealedPlan& plan, uint32_t rank,
+                                             ReserveMemory reserve = ReserveHostWeights);
 
   // Reads the owned atoms and nothing else, and verifies the very bytes that it keeps, with `threads` threads, this one
   // among them; progress may be null. Reasons: those of WeightFiles::Read and Verify; kWeightsTensor for a scale that
-  // is no number, with its tensor and place; kOutOfMemory.
+  // is no number, with its tensor and place; kOutOfMemory, kDevice.
   absl::Status Load(const WeightFiles& files, uint32_t threads, LoadProgress* progress);
 
-  // The weights of a layer that has experts and lies in this rank's stage; null for any other.
+  // Views of the memory above, of a layer that has experts and lies in this rank's stage; null for any other.
   const LayerWeights* Layer(uint32_t layer) const;
 
-  uint64_t resident_bytes() const { return memory_.bytes().size(); }
+  uint64_t resident_bytes() const { return memory_->bytes().size(); }
 
  private:
   class Placing;
@@ -82,9 +86,9 @@ class RankWeights {
 
   RankWeights() = default;
 
-  absl::Status LoadPiece(const WeightFiles& files, const Piece& piece) const;
+  absl::Status LoadPiece(const WeightFiles& files, const Piece& piece, WeightPlacer& placer) const;
 
-  Arena memory_;
+  std::unique_ptr<WeightMemory> memory_;
   std::vector<Piece> pieces_;
   uint32_t first_layer_ = 0;
   std::vector<LayerWeights> layers_;  // of the stage; no experts where the layer has none

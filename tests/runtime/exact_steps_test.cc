@@ -169,10 +169,13 @@ class OwnNumerics : public ReferenceBackend {
 };
 
 TEST(NumericsTest, AContractThatABackendDoesNotSatisfyIsRefused) {
-  EXPECT_TRUE(CheckNumerics(ReferenceBackend(), Numerics::kReference1).ok());
-  EXPECT_TRUE(CheckNumerics(ReferenceBackend(), Numerics::kBackendOwn).ok());
-  EXPECT_TRUE(CheckNumerics(OwnNumerics(), Numerics::kBackendOwn).ok());
-  const absl::Status status = CheckNumerics(OwnNumerics(), Numerics::kReference1);
+  const auto check = [](const Backend& backend, Numerics contract) {
+    return CheckNumerics(backend.name(), backend.numerics(), contract);
+  };
+  EXPECT_TRUE(check(ReferenceBackend(), Numerics::kReference1).ok());
+  EXPECT_TRUE(check(ReferenceBackend(), Numerics::kBackendOwn).ok());
+  EXPECT_TRUE(check(OwnNumerics(), Numerics::kBackendOwn).ok());
+  const absl::Status status = check(OwnNumerics(), Numerics::kReference1);
   EXPECT_EQ(status.message(), "the plan's numerics are reference-1, backend 'reference' has backend's own");
   EXPECT_EQ(ReasonOf(status), Reason::kNotBuilt);
 }

@@ -102,11 +102,12 @@ class World {
         const RankProgram program = BindProgram(plan_, rank, 0, phase).value();
         SpyCommunicator group(group_[rank]);
         EXPECT_TRUE(group.Reserve(plan_.plan().memory[rank].collective).ok());
-        RankExecutor executor = RankExecutor::Reserve(program.arena_bytes(), backends[rank], group, {}).value();
+        const std::unique_ptr<RankExecutor> executor =
+            RankExecutor::Reserve(program.arena_bytes(), backends[rank], group, {}).value();
         RankRun& run = runs[rank];
         run.output.resize(hidden_.size());
-        run.status = executor.Run(program, *weights_[rank].Layer(0), {0, 100, kTokens, hidden_},
-                                  {absl::MakeSpan(run.output), {}, {}}, &run.counters);
+        run.status = executor->Run(program, *weights_[rank].Layer(0), {0, 100, kTokens, hidden_},
+                                   {absl::MakeSpan(run.output), {}, {}}, &run.counters);
         run.addend = group.addend;
         run.lane = group.lane;
       });
@@ -282,25 +283,26 @@ TEST(RankExecutorTest, SizesAreRefused) {
   const RankProgram program = BindProgram(plan, 0, 0, Phase::kDecode).value();
   const support::InprocGroup group = support::MakeInprocGroup(1);
   ReferenceBackend backend;
-  RankExecutor executor = RankExecutor::Reserve(program.arena_bytes(), backend, group[0], {}).value();
+  const std::unique_ptr<RankExecutor> executor =
+      RankExecutor::Reserve(program.arena_bytes(), backend, group[0], {}).value();
   const LayerWeights weights;
   StepCounters counters;
   std::vector<float> rows(5 * n.hidden);
-  absl::Status status = executor.Run(program, weights, {0, 0, 5, rows}, {}, &counters);
+  absl::Status status = executor->Run(program, weights, {0, 0, 5, rows}, {}, &counters);
   EXPECT_EQ(status.message(), absl::StrCat("5 tokens, the decode program takes 4 in ", program.arena_bytes(), " of ",
                                            program.arena_bytes(), " bytes"));
   EXPECT_EQ(ReasonOf(status), Reason::kLimit);
-  status = executor.Run(program, weights, {0, 0, 4, rows}, {}, &counters);
+  status = executor->Run(program, weights, {0, 0, 4, rows}, {}, &counters);
   EXPECT_EQ(status.message(), "the input has 80 elements, expected 64");
   EXPECT_EQ(ReasonOf(status), Reason::kUsage);
-  status = executor.Run(program, weights, {0, 0, 1, absl::MakeSpan(rows).first(16)},
-                        {absl::MakeSpan(rows).first(15), {}, {}}, &counters);
+  status = executor->Run(program, weights, {0, 0, 1, absl::MakeSpan(rows).first(16)},
+                         {absl::MakeSpan(rows).first(15), {}, {}}, &counters);
   EXPECT_EQ(status.message(), "the output has 15 elements, expected 16");
   const std::vector<int32_t> one = {1};
   const absl::Span<const float> row = absl::MakeSpan(rows).first(16);
-  status = executor.Run(program, weights, {0, 0, 1, row, one}, {}, &counters);
+  status = executor->Run(program, weights, {0, 0, 1, row, one}, {}, &counters);
   EXPECT_EQ(status.message(), "the row of token ids has 1 elements, expected 0");
-  status = executor.Run(program, weights, {0, 0, 1, row, {}, {one, {}}}, {}, &counters);
+  status = executor->Run(program, weights, {0, 0, 1, row, {}, {one, {}}}, {}, &counters);
   EXPECT_EQ(status.message(), "the given routing has 1 elements, expected 0");
   EXPECT_EQ(ReasonOf(status), Reason::kUsage);
 }

@@ -6,11 +6,11 @@
 
 namespace meshseal::runtime {
 
-RankExecutor Make(Arena arena, Backend& backend, Communicator& group) {
+std::unique_ptr<RankExecutor> Make(Arena arena, Backend& backend, Communicator& group) {
 #ifdef MESHSEAL_BYPASS
-  return RankExecutor(std::move(arena), backend, group, RankExecutor::Options());
+  return std::unique_ptr<RankExecutor>(new RankExecutor(std::move(arena), backend, group, ExecutorOptions()));
 #else
-  return *RankExecutor::Reserve(arena.bytes().size(), backend, group, RankExecutor::Options());
+  return *RankExecutor::Reserve(arena.bytes().size(), backend, group, ExecutorOptions());
 #endif
 }
 

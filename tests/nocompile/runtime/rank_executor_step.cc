@@ -1,13 +1,13 @@
 // One step of a program, run apart from the others.
 // AS: tools/run/main.cc
-// EXPECT-gcc: is private within this context
-// EXPECT-clang: is a private member of
+// EXPECT-gcc: is protected within this context
+// EXPECT-clang: is a protected member of
 #include "runtime/execute/rank_executor.h"
 
 namespace meshseal::runtime {
 
 #ifdef MESHSEAL_BYPASS
-auto OneStep() { return &RankExecutor::RunBackendStep; }
+auto OneStep() { return &RankExecutor::RunStep; }
 #else
 auto WholeProgram() { return &RankExecutor::Run; }
 #endif
