@@ -60,6 +60,9 @@ struct RankReport {
   double waited_seconds = 0;      // from its own arrival until the last member's announcement
   double collective_seconds = 0;  // from then on: moving and adding
   absl::Status status;
+
+  // In its other steps.
+  double computing_seconds() const { return seconds - waited_seconds - collective_seconds; }
 };
 
 struct RunResult {

@@ -372,7 +372,7 @@ TEST(SessionTest, RanksTellWhatTheirCollectivesMovedAndTook) {
         EXPECT_EQ(report.collective_bytes, c.bytes) << c.name;
         EXPECT_EQ(report.waited_seconds > 0, c.collectives > 0) << c.name;
         EXPECT_EQ(report.collective_seconds > 0, c.collectives > 0) << c.name;
-        EXPECT_LE(report.waited_seconds + report.collective_seconds, report.seconds) << c.name;
+        EXPECT_GT(report.computing_seconds(), 0) << c.name;
       }
     }
   }

@@ -143,10 +143,11 @@ class Bench {
       row->weight_bytes += rank.weight_bytes;
       row->operations += rank.operations;
     }
-    const auto slowest = std::max_element(reports.begin(), reports.end(),
-                                          [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+    const auto slowest = std::max_element(reports.begin(), reports.end(), [](const auto& a, const auto& b) {
+      return a.computing_seconds() < b.computing_seconds();
+    });
     row->slowest_rank = static_cast<uint32_t>(slowest - reports.begin());
-    row->rank_seconds = slowest->seconds;
+    row->rank_seconds = slowest->computing_seconds();
     row->rank_weight_bytes = work[row->slowest_rank].weight_bytes;
     row->rank_operations = work[row->slowest_rank].operations;
     for (const runtime::RankReport& report : reports) row->waited = std::max(row->waited, report.waited_seconds);

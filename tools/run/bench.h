@@ -43,7 +43,7 @@ struct BenchRow {
   uint64_t weight_bytes = 0;  // of all ranks
   uint64_t operations = 0;
   double share = 0;  // of the machine's limit: what a call must take at least, to what it takes
-  // The rank that took longest, in the median call.
+  // The rank that computed longest, in the median call: without its collectives, or a calibration counted them twice.
   uint32_t slowest_rank = 0;
   double rank_seconds = 0;
   uint64_t rank_weight_bytes = 0;
