@@ -86,6 +86,10 @@ class Communicator {
   // Of all calls so far, also of those that failed. Local.
   virtual CallTotals totals() const = 0;
 
+  // OK as long as this end has not heard that a rank has ended the world's messages; else what every later call
+  // returns. Does not wait: for a member that waits for something else meanwhile.
+  virtual absl::Status Check() = 0;
+
   // The longest wait of later calls. Local.
   virtual void SetDeadline(std::chrono::milliseconds deadline) = 0;
 

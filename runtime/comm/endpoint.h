@@ -58,6 +58,10 @@ class Endpoint {
   // What deadlines are counted in, from any zero.
   virtual std::chrono::nanoseconds Now() const { return std::chrono::steady_clock::now().time_since_epoch(); }
 
+  // OK as long as this end has not heard that a rank has ended the world; else what Exchange would return. Does not
+  // wait. An end that hears nothing between calls says OK.
+  virtual absl::Status Check() { return absl::OkStatus(); }
+
   // Ends the world: every call that waits on any rank, and every later one, returns kPeerFailed that names this rank
   // and `cause`. The first cause stays.
   virtual void Abort(const absl::Status& cause) = 0;

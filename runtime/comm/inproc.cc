@@ -53,6 +53,11 @@ class Boxes {
     return FailureFor(rank);
   }
 
+  absl::Status Check(uint32_t rank) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return failure_.has_value() ? FailureFor(rank) : absl::OkStatus();
+  }
+
   void Abort(uint32_t rank, const absl::Status& cause) {
     const std::lock_guard<std::mutex> lock(mutex_);
     Fail(rank, cause);
@@ -155,6 +160,7 @@ class InprocEndpoint : public Endpoint {
     return boxes_->Exchange(rank_, channel, out, in, deadline);
   }
 
+  absl::Status Check() override { return boxes_->Check(rank_); }
   void Abort(const absl::Status& cause) override { boxes_->Abort(rank_, cause); }
 
  private:

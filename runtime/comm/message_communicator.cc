@@ -217,6 +217,8 @@ class MessageCommunicator : public Communicator {
 
   CallTotals totals() const override { return totals_; }
 
+  absl::Status Check() override { return endpoint_.Check(); }
+
   void SetDeadline(std::chrono::milliseconds deadline) override { options_.deadline = deadline; }
 
   void Abort(const absl::Status& cause) override { endpoint_.Abort(cause); }

@@ -313,11 +313,7 @@ class MpiEndpoint : public Endpoint {
       const int error = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
       if (error != MPI_SUCCESS) return End(WhichFailed(error));
       if (done != 0) break;
-      if (const std::optional<Note> note = state_->Heard(NoteTag(connection_))) {
-        return EndBy(PeerFailed(note->rank, note->text.data()));
-      }
-      if (const std::optional<Note> note = state_->Left()) return EndBy(PeerFailed(note->rank, note->text.data()));
-      MESHSEAL_RETURN_IF_ERROR(Failure());
+      MESHSEAL_RETURN_IF_ERROR(Check());
       const auto now = Clock::now();
       if (now >= until) return End(NobodyCame(deadline, Missing()));
       if (state_->stopped() && !stop_at.has_value()) stop_at = now + kStopGrace;
@@ -335,6 +331,14 @@ class MpiEndpoint : public Endpoint {
       }
     }
     return absl::OkStatus();
+  }
+
+  absl::Status Check() override {
+    if (const std::optional<Note> note = state_->Heard(NoteTag(connection_))) {
+      return EndBy(PeerFailed(note->rank, note->text.data()));
+    }
+    if (const std::optional<Note> note = state_->Left()) return EndBy(PeerFailed(note->rank, note->text.data()));
+    return Failure();
   }
 
   void Abort(const absl::Status& cause) override { End(cause).IgnoreError(); }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -47,6 +48,8 @@ struct ExecutorOptions {
   bool poison = true;
   // Set when this process was asked to end; null: nobody asks. Must live longer than the executor.
   const std::atomic<bool>* drain = nullptr;
+  // The longest wait for a device; waits for ranks have their communicator's.
+  std::chrono::milliseconds deadline{30'000};
 };
 
 // Used by one thread at a time.

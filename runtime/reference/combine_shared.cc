@@ -1,11 +1,10 @@
 // The sum over a token's owned slots, then the shared expert's row, which no routing weight reaches.
 #include <cstdint>
 
-#include "absl/strings/str_cat.h"
+#include "runtime/backend/refusals.h"
 #include "runtime/reference/dot.h"
 #include "runtime/reference/reference_backend.h"
 #include "runtime/reference/slot_sum.h"
-#include "schema/reason.h"
 #include "schema/status_macros.h"
 
 namespace meshseal::runtime {
@@ -16,8 +15,7 @@ absl::Status ReferenceBackend::CombineShared(const CombineSharedArgs& args) {
   for (uint32_t token = 0; token < shape.tokens; ++token) {
     const absl::Span<const float> shared = RowOf(args.shared, token, shape.hidden);
     if (!AllFinite(shared)) {
-      return Refuse(Reason::kNonFinite, absl::StrCat("token ", shape.first_token + token,
-                                                     ": the output of the shared expert is not finite"));
+      return RefuseOutput(shape.first_token + token, kSharedExpertText);
     }
     const absl::Span<float> out = RowOf(args.combine.out, token, shape.hidden);
     for (uint32_t h = 0; h < shape.hidden; ++h) out[h] += shared[h];

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "runtime/backend/refusals.h"
 #include "runtime/reference/dot.h"
 #include "runtime/reference/exact_addends.h"
 #include "runtime/reference/reference_backend.h"
@@ -29,7 +29,7 @@ absl::Status ReferenceBackend::DownExact(const DownExactArgs& args) {
     }
     if (refused.has_value()) {
       return RefuseAddend(args.fixed_point, shape.first_token + slot / shape.top_k,
-                          absl::StrCat("expert ", args.owned.routing.experts[slot]), *refused);
+                          ExpertText(static_cast<uint64_t>(args.owned.routing.experts[slot])), *refused);
     }
     ++args.counters->down_slots;
   }

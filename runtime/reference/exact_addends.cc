@@ -1,12 +1,8 @@
 #include "runtime/reference/exact_addends.h"
 
-#include <cmath>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/reference/dot.h"
-#include "schema/format_text.h"
-#include "schema/reason.h"
 
 namespace meshseal::runtime {
 
@@ -31,15 +27,6 @@ std::optional<float> AddProducts(const FixedPoint& fixed_point, absl::Span<const
     }
   }
   return std::nullopt;
-}
-
-absl::Status RefuseAddend(const FixedPoint& fixed_point, uint64_t token, absl::string_view what, float addend) {
-  if (!std::isfinite(addend)) {
-    return Refuse(Reason::kNonFinite, absl::StrCat("token ", token, ": the output of ", what, " is not finite"));
-  }
-  return Refuse(Reason::kBound, absl::StrCat("token ", token, ": the output of ", what, " is ",
-                                             FormatText("%.9g", static_cast<double>(addend)), ", not below the bound ",
-                                             FormatText("%.17g", fixed_point.bound)));
 }
 
 }  // namespace meshseal::runtime

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/program/fixed_point.h"
 #include "runtime/weights/weight_matrix.h"
@@ -21,10 +19,6 @@ std::optional<float> AddExact(const FixedPoint& fixed_point, float factor, float
 std::optional<float> AddProducts(const FixedPoint& fixed_point, absl::Span<const uint32_t> segment_ends,
                                  const WeightMatrix& matrix, absl::Span<const float> x, float factor,
                                  absl::Span<int64_t> sums);
-
-// Why `addend` is none: "token 3: the output of expert 5 is 2048, not below the bound 1024". `what` starts the
-// sentence.
-absl::Status RefuseAddend(const FixedPoint& fixed_point, uint64_t token, absl::string_view what, float addend);
 
 }  // namespace meshseal::runtime
 

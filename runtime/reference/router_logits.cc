@@ -3,9 +3,8 @@
 #include <cmath>
 #include <cstddef>
 
-#include "absl/strings/str_cat.h"
+#include "runtime/backend/refusals.h"
 #include "runtime/reference/dot.h"
-#include "schema/reason.h"
 
 namespace meshseal::runtime {
 
@@ -17,8 +16,7 @@ absl::StatusOr<std::vector<float>> RouterLogits(Basis input, const WeightMatrix&
   ToBasis(input, absl::MakeSpan(logits));
   for (size_t expert = 0; expert < logits.size(); ++expert) {
     if (std::isfinite(logits[expert])) continue;
-    return Refuse(Reason::kNonFinite,
-                  absl::StrCat("token ", token, ": the router score of expert ", expert, " is not finite"));
+    return RefuseScore(token, expert);
   }
   return logits;
 }

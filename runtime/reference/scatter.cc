@@ -3,10 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "runtime/backend/refusals.h"
 #include "runtime/reference/dot.h"
 #include "runtime/reference/reference_backend.h"
-#include "schema/reason.h"
 
 namespace meshseal::runtime {
 
@@ -23,8 +22,7 @@ absl::Status ReferenceBackend::Scatter(const ScatterArgs& args) {
     first_row.push_back(first_row.back() + (rows + args.tile_rows - 1) / args.tile_rows * args.tile_rows);
   }
   if (first_row.back() > args.slot_of_row.size()) {
-    return Refuse(Reason::kBug,
-                  absl::StrCat(first_row.back(), " rows are needed, the plan proves ", args.slot_of_row.size()));
+    return RefuseRows(first_row.back(), args.slot_of_row.size());
   }
   for (size_t i = 0; i < first_row.size(); ++i) args.first_row[i] = static_cast<int32_t>(first_row[i]);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "runtime/backend/refusals.h"
 #include "runtime/reference/dot.h"
 #include "runtime/reference/exact_addends.h"
 #include "runtime/reference/reference_backend.h"
@@ -23,7 +24,7 @@ absl::Status ReferenceBackend::SharedDownExact(const SharedDownExactArgs& args) 
                     ToBasis(args.basis, RowOf(args.activations, token, shared.down.columns)), share,
                     RowOf(args.out, token, shape.hidden));
     if (refused.has_value()) {
-      return RefuseAddend(args.fixed_point, shape.first_token + token, "the shared expert", *refused);
+      return RefuseAddend(args.fixed_point, shape.first_token + token, kSharedExpertText, *refused);
     }
   }
   return absl::OkStatus();

@@ -4,9 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "absl/strings/str_cat.h"
+#include "runtime/backend/refusals.h"
 #include "runtime/reference/dot.h"
-#include "schema/reason.h"
 
 namespace meshseal::runtime {
 
@@ -25,8 +24,8 @@ absl::Status SumSlots(const CombineArgs& args) {
       const float weight = args.weighs ? args.owned.routing.weights[slot] : 1;
       const absl::Span<const float> y = RowOf(args.slots, slot, shape.hidden);
       if (!AllFinite(y)) {
-        return Refuse(Reason::kNonFinite, absl::StrCat("token ", shape.first_token + token, ": the output of expert ",
-                                                       args.owned.routing.experts[slot], " is not finite"));
+        const auto expert = static_cast<uint64_t>(args.owned.routing.experts[slot]);
+        return RefuseOutput(shape.first_token + token, ExpertText(expert));
       }
       for (uint32_t h = 0; h < shape.hidden; ++h) out[h] = std::fma(weight, y[h], out[h]);
     }

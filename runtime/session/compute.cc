@@ -22,7 +22,8 @@ class HostRank : public RankCompute {
   absl::StatusOr<std::unique_ptr<WeightMemory>> ReserveWeights(uint64_t bytes) override {
     return ReserveHostWeights(bytes);
   }
-  absl::StatusOr<std::unique_ptr<Executor>> ReserveExecutor(const RankMemory& memory, Communicator& group,
+  absl::StatusOr<std::unique_ptr<Executor>> ReserveExecutor(absl::Span<const RankProgram* const>,
+                                                            const RankMemory& memory, Communicator& group,
                                                             const ExecutorOptions& options) override {
     MESHSEAL_RETURN_IF_ERROR(group.Reserve(memory.collective));
     return RankExecutor::Reserve(WorkBytes(memory), *backend_, group, options);

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/execute/executor.h"
+#include "runtime/program/rank_program.h"
 #include "runtime/session/rank_record.h"
 #include "runtime/weights/rank_weights.h"
 #include "runtime/weights/weight_memory.h"
@@ -34,9 +35,10 @@ class RankCompute {
   // Memory for the rank's weights. Reasons kOutOfMemory, kDevice.
   virtual absl::StatusOr<std::unique_ptr<WeightMemory>> ReserveWeights(uint64_t bytes) = 0;
 
-  // What runs all programs of the rank, in what its memory plan charges for work and for the collective. `group`, the
-  // rank's expert group, must live longer. Local. Reasons kOutOfMemory, kDevice.
-  virtual absl::StatusOr<std::unique_ptr<Executor>> ReserveExecutor(const RankMemory& memory, Communicator& group,
+  // What runs `programs`, all of the rank's, in what its memory plan charges for work and for the collective. They and
+  // `group`, the rank's expert group, must live longer. Local. Reasons kOutOfMemory, kDevice.
+  virtual absl::StatusOr<std::unique_ptr<Executor>> ReserveExecutor(absl::Span<const RankProgram* const> programs,
+                                                                    const RankMemory& memory, Communicator& group,
                                                                     const ExecutorOptions& options) = 0;
 
   // Called once, by all ranks, when all of them have loaded their weights and before the first run: what is still to be
@@ -56,9 +58,10 @@ class Compute {
   // The numerics contracts that it satisfies.
   virtual absl::Span<const Numerics> numerics() const = 0;
 
-  // How its ranks' addends travel, where it does not leave that to the session's world; `emulates` where that is no
-  // real mesh.
+  // How its ranks' addends travel, where it does not leave that to the session's world.
   virtual std::optional<Transport> transport() const = 0;
+
+  // Whether its ranks stand in for the plan's devices.
   virtual bool emulates() const = 0;
 
   // OK, or reason kNotBuilt with everything in `plan` that it does not execute.

@@ -32,6 +32,11 @@ absl::Status CheckOptions(const Plan& plan, const SessionOptions& options) {
                                                ", the ranks would be on ", WordOf(transport),
                                                ": that is an emulation, and not allowed"));
   }
+  if (compute.emulates() && !options.emulate) {
+    return Refuse(Reason::kUsage, absl::StrCat("backend '", compute.name(),
+                                               "' stands in for the plan's devices: that is "
+                                               "an emulation, and not allowed"));
+  }
   if (plan.failure_scope == FailureScope::kReplica && plan.degrees.dp > 1) {
     return Refuse(Reason::kNotBuilt, "failure_scope: replica is not built, a failure ends all replicas");
   }

@@ -179,7 +179,12 @@ absl::Status ResidentRank::Reserve(LoadSource& source) {
                               return compute_->ReserveWeights(bytes);
                             }));
   if (source.progress() != nullptr) source.progress()->total.fetch_add(weights_->resident_bytes());
-  MESHSEAL_ASSIGN_OR_RETURN(executor_, compute_->ReserveExecutor(memory, *group_, {options_.poison, options_.drain}));
+  std::vector<const RankProgram*> programs;
+  for (const std::vector<RankProgram>* const phase : {&decode_, &prefill_}) {
+    for (const RankProgram& program : *phase) programs.push_back(&program);
+  }
+  MESHSEAL_ASSIGN_OR_RETURN(executor_, compute_->ReserveExecutor(programs, memory, *group_,
+                                                                 {options_.poison, options_.drain, options_.deadline}));
   return plan.degrees.pp > 1 ? pipeline_->Reserve(kHandOffBytes) : absl::OkStatus();
 }
 

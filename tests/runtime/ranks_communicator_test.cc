@@ -146,6 +146,15 @@ TEST(CommunicatorTest, AbortWakesAllAndTheFirstCauseStays) {
   });
 }
 
+TEST(CommunicatorTest, AMemberThatDoesNotCallHearsOfTheEnd) {
+  const Ends ends = Group(2);
+  EXPECT_TRUE(ends[0].Check().ok());
+  ends[1].Abort(Refuse(Reason::kWeightsFile, "no such folder"));
+  EXPECT_EQ(ends[0].Check().message(), "rank 11 failed first: no such folder");
+  EXPECT_EQ(ReasonOf(ends[0].Check()), Reason::kPeerFailed);
+  EXPECT_EQ(ReasonOf(ends[1].Check()), Reason::kWeightsFile);
+}
+
 TEST(CommunicatorTest, AgreementNamesTheFirstCause) {
   const Ends ends = Group(4);
   OnAll(ends, [](Communicator& c) {

@@ -78,6 +78,7 @@ class PassingCommunicator : public runtime::Communicator {
   absl::Status Send(uint32_t member, absl::Span<const std::byte> bytes) override { return real_.Send(member, bytes); }
   absl::Status Receive(uint32_t member, absl::Span<std::byte> bytes) override { return real_.Receive(member, bytes); }
   runtime::CallTotals totals() const override { return real_.totals(); }
+  absl::Status Check() override { return real_.Check(); }
   void SetDeadline(std::chrono::milliseconds deadline) override { real_.SetDeadline(deadline); }
   void Abort(const absl::Status& cause) override { real_.Abort(cause); }
 
