@@ -21,7 +21,7 @@
 namespace meshseal {
 
 inline constexpr uint16_t kPlanFormatMajor = 0;
-inline constexpr uint16_t kPlanFormatMinor = 4;
+inline constexpr uint16_t kPlanFormatMinor = 5;
 
 // A line of one of the plan's source documents.
 struct Origin {
@@ -222,6 +222,7 @@ struct Program {
   uint32_t max_tokens = 0;  // of one step, of the whole expert group
   uint32_t tile_rows = 0;   // scatter pads each expert's rows to a multiple of it
   uint32_t index_bits = 0;  // 32, or 64 where a value has more than 2^31 - 1 elements on some rank
+  ReduceAlgorithm reduce_algorithm = ReduceAlgorithm::kInvalid;  // how its collective moves its bytes
   std::vector<Value> values;
   std::vector<Step> steps;
   std::vector<WorkLayout> layouts;
@@ -334,7 +335,6 @@ struct Plan {
   CopyChoice copy_choice = CopyChoice::kInvalid;
   Reduction reduction = Reduction::kInvalid;
   double exact_bound = 0;  // of an exact sum: every addend is below it; 0 for another reduction
-  ReduceAlgorithm reduce_algorithm = ReduceAlgorithm::kInvalid;
   Basis output = Basis::kInvalid;
   Numerics numerics = Numerics::kInvalid;
   FailureScope failure_scope = FailureScope::kInvalid;

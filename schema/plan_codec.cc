@@ -148,7 +148,7 @@ class Encoder : private FlatWriter {
     const auto steps = Tables<wire::Step>(program.steps);
     const auto layouts = Tables<wire::WorkLayout>(program.layouts);
     return wire::CreateProgram(builder_, Wire(program.phase), program.max_tokens, program.tile_rows, values, steps,
-                               layouts, program.index_bits);
+                               layouts, program.index_bits, Wire(program.reduce_algorithm));
   }
 
   Offset<wire::LayerClass> Pack(const LayerClass& c) {
@@ -202,10 +202,10 @@ class Encoder : private FlatWriter {
     const wire::OtherWeightsStruct other(o.first, o.layers, o.last);
     return wire::CreatePlan(builder_, kPlanFormatMajor, kPlanFormatMinor, compiler_version, &schema, model_name,
                             model_family, deployment_name, sources, mesh, &degrees, stages, plan.layers, plan.hidden,
-                            &other, limits, Wire(plan.reduction), Wire(plan.reduce_algorithm), Wire(plan.output),
-                            Wire(plan.numerics), Wire(plan.failure_scope), Wire(plan.weight_source), ignored, classes,
-                            memory, &execution, &attention, Wire(plan.kv_heads), Wire(plan.expert_placement),
-                            Wire(plan.copy_choice), plan.exact_bound, plan.weight_seed, prices, &weights);
+                            &other, limits, Wire(plan.reduction), Wire(plan.output), Wire(plan.numerics),
+                            Wire(plan.failure_scope), Wire(plan.weight_source), ignored, classes, memory, &execution,
+                            &attention, Wire(plan.kv_heads), Wire(plan.expert_placement), Wire(plan.copy_choice),
+                            plan.exact_bound, plan.weight_seed, prices, &weights);
   }
 
   const bool whole_;
@@ -241,7 +241,6 @@ class Decoder : public FlatReader {
     plan.copy_choice = static_cast<CopyChoice>(from.copy_choice());
     plan.reduction = static_cast<Reduction>(from.reduction());
     plan.exact_bound = from.exact_bound();
-    plan.reduce_algorithm = static_cast<ReduceAlgorithm>(from.reduce_algorithm());
     plan.output = static_cast<Basis>(from.output());
     plan.numerics = static_cast<Numerics>(from.numerics());
     plan.failure_scope = static_cast<FailureScope>(from.failure_scope());
@@ -393,6 +392,7 @@ class Decoder : public FlatReader {
     program.max_tokens = from.max_tokens();
     program.tile_rows = from.tile_rows();
     program.index_bits = from.index_bits();
+    program.reduce_algorithm = static_cast<ReduceAlgorithm>(from.reduce_algorithm());
     program.values = Structs<Value>(from.values(), [](const wire::ValueStruct& v) {
       return Value{static_cast<ValueOrder>(v.order()),
                    static_cast<ValueWidth>(v.width()),

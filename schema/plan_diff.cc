@@ -129,7 +129,6 @@ void CompareNumerics(const Plan& a, const Plan& b, FieldChanges* changes) {
   const Comparison c(changes);
   c.Field("reduction", a.reduction, b.reduction);
   c.Field("exact_bound", a.exact_bound, b.exact_bound);
-  c.Field("reduce_algorithm", a.reduce_algorithm, b.reduce_algorithm);
   c.Field("output_dtype", a.output, b.output);
   c.Field("numerics", a.numerics, b.numerics);
 }

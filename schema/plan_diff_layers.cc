@@ -156,6 +156,7 @@ void CompareProgram(const Program& a, const Program& b, const Comparison& c) {
   c.Field("max_tokens", a.max_tokens, b.max_tokens);
   c.Field("tile_rows", a.tile_rows, b.tile_rows);
   c.Field("index_bits", a.index_bits, b.index_bits);
+  c.Field("reduce_algorithm", a.reduce_algorithm, b.reduce_algorithm);
   const std::string steps = StepsText(a);
   c.Field("steps", steps, StepsText(b));
   for (size_t i = 0; i < a.steps.size() && i < b.steps.size(); ++i) {

@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Raised when a field's meaning changes or it goes away.
-constexpr int kJsonVersion = 2;
+constexpr int kJsonVersion = 3;
 
 // A list of Json(item) of each item.
 template <class T, class F>
@@ -129,6 +129,7 @@ Json Of(const Program& program) {
           {"max_tokens", program.max_tokens},
           {"tile_rows", program.tile_rows},
           {"index_bits", program.index_bits},
+          {"reduce_algorithm", WordOf(program.reduce_algorithm)},
           {"values", List(program.values, [](const Value& value) { return Of(value); })},
           {"steps", List(program.steps, [](const Step& step) { return Of(step); })},
           {"layouts", List(program.layouts, [](const WorkLayout& layout) { return Of(layout); })}};
@@ -252,7 +253,6 @@ Json Of(const Plan& plan) {
       {"copy_choice", WordOf(plan.copy_choice)},
       {"reduction", WordOf(plan.reduction)},
       {"exact_bound", plan.exact_bound},
-      {"reduce_algorithm", WordOf(plan.reduce_algorithm)},
       {"output_dtype", WordOf(plan.output)},
       {"numerics", WordOf(plan.numerics)},
       {"failure_scope", WordOf(plan.failure_scope)},

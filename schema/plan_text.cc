@@ -1,6 +1,8 @@
 #include "schema/plan_text.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -27,8 +29,25 @@ std::string MoreText(size_t more, const char* what) {
 namespace {
 
 // Everything here may be called for a plan that the meaning gate refused, so every index is looked up with care.
+// That of all programs, or of each phase. Phases of a plan that no gate refuses have one each.
+std::string AlgorithmsText(const Plan& plan) {
+  std::vector<std::string> of_phases;
+  std::vector<std::string> algorithms;
+  const auto add = [](std::string text, std::vector<std::string>* texts) {
+    if (std::count(texts->begin(), texts->end(), text) == 0) texts->push_back(std::move(text));
+  };
+  for (const LayerClass& c : plan.layer_classes) {
+    for (const Program& program : c.programs) {
+      add(absl::StrCat(WordOf(program.phase), " ", WordOf(program.reduce_algorithm)), &of_phases);
+      add(std::string(WordOf(program.reduce_algorithm)), &algorithms);
+    }
+  }
+  if (algorithms.empty()) return "none";
+  return absl::StrJoin(algorithms.size() > 1 ? of_phases : algorithms, ", ");
+}
+
 std::string NumericsText(const Plan& plan) {
-  std::string text = absl::StrCat("reduction ", WordOf(plan.reduction), " (", WordOf(plan.reduce_algorithm), ")");
+  std::string text = absl::StrCat("reduction ", WordOf(plan.reduction), " (", AlgorithmsText(plan), ")");
   if (plan.reduction == Reduction::kExact) {
     absl::StrAppend(&text, " of addends below ", NumberText(plan.exact_bound));
   }

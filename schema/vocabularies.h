@@ -67,10 +67,10 @@ namespace meshseal {
   X(kExact, 3, "exact")     /* fixed point: any order, same bits */
 #define MESHSEAL_EXPERT_PLACEMENT(X) \
   X(kContiguous, 1, "contiguous") X(kRoundRobin, 2, "round_robin") X(kBalanced, 3, "balanced")
-// How the collective moves its bytes.
-#define MESHSEAL_REDUCE_ALGORITHM(X)                                                        \
-  X(kGatherThenSum, 1, "all-gather + rank-order sum")                                       \
-  X(kExchangeThenSum, 2, "all-to-all of slices + rank-order sum") /* of a reduce-scatter */ \
+// How a collective moves its bytes. Slices that were exchanged and summed are gathered, unless it is a reduce-scatter.
+#define MESHSEAL_REDUCE_ALGORITHM(X)                              \
+  X(kGatherThenSum, 1, "all-gather + rank-order sum")             \
+  X(kExchangeThenSum, 2, "all-to-all of slices + rank-order sum") \
   X(kTransport, 3, "as the transport does")
 #define MESHSEAL_GROUP_KIND(X) X(kExpert, 1, "expert_group")
 #define MESHSEAL_COLLECTIVE_OP(X) X(kSum, 1, "sum") X(kReduceScatter, 2, "reduce-scatter")

@@ -23,6 +23,9 @@ constexpr uint64_t kElementBytes = 4;       // values are float32, indices int32
 constexpr uint64_t kExactElementBytes = 8;  // addends of an exact sum are int64
 constexpr uint64_t kHeadElementBytes = 2;   // K and V matrices are bf16
 constexpr uint64_t kMostIndices32 = 0x7fffffff;
+// An ordered sum exchanges slices where gathering all addends brings a rank at least so many bytes more. Below it, a
+// further round of messages, for which every rank waits for every other, costs more than the bytes do.
+constexpr uint64_t kBytesWorthARound = uint64_t{1} << 20;
 
 // What a rank owns of a layer; every rank with the same shape needs the same bytes.
 struct RankShape {
@@ -97,7 +100,10 @@ class Budgeter {
     budget.max_tokens = GroupTokens(checked_.deployment(), phase);
     budget.tile_rows = tile_rows;
     const SharedPlacement shared = owned.shared_split ? SharedPlacement::kSplit : SharedPlacement::kOwner;
-    budget.flow = DataflowOf(degrees_, MoeOf(owned), shared, checked_.deployment().reduction.value, phase);
+    const Reduction reduction = checked_.deployment().reduction.value;
+    budget.flow = DataflowOf(degrees_, MoeOf(owned), shared, reduction, phase);
+    budget.reduce_algorithm =
+        ReduceAlgorithmOf(reduction, degrees_, budget.max_tokens, checked_.model().hidden_size.value);
     budget.index_bits = 32;
     for (const auto& [shape, cost] : shapes) {
       budget.layouts.push_back(Layout(owned, budget, shape));
@@ -231,16 +237,19 @@ class Budgeter {
     const uint64_t elements = sizing_.Mul(tokens, hidden);
     const uint64_t element_bytes = exact ? kExactElementBytes : kElementBytes;
     const uint64_t slice = sizing_.Add(sizing_.Mul(elements, element_bytes), kStatusLaneBytes);
-    // Slices of every rank are kept for a sum in rank order. One that is added up as it arrives needs what is sent, and
-    // room for one rank's piece of it; where tokens are gathered, that is their memory.
-    const bool in_rank_order = ReduceAlgorithmOf(deployment.reduction.value, gathers) != ReduceAlgorithm::kTransport;
-    const uint64_t dense_groups = group / degrees_.dense_tp;
-    const uint64_t reduced = sizing_.Mul(in_rank_order ? group : dense_groups, slice);
-    if (!gathers && !in_rank_order && group > 1) {
-      return sizing_.Add(reduced, sizing_.Mul(sizing_.Add(elements, group - 1) / group, element_bytes));
+    const ReduceAlgorithm algorithm =
+        ReduceAlgorithmOf(deployment.reduction.value, degrees_, GroupTokens(deployment, phase), hidden);
+    // What is added in rank order is kept of every rank: whole addends, or pieces of them beside what is sent. A sum
+    // that is added up as it arrives needs room for what arrives next; where tokens are gathered, that is their memory.
+    const uint64_t kept = algorithm == ReduceAlgorithm::kTransport ? 1 : group;
+    if (gathers) {
+      const uint64_t dense_groups = group / degrees_.dense_tp;
+      const uint64_t reduced = sizing_.Mul(std::max(kept, dense_groups), slice);
+      return sizing_.Add(reduced, sizing_.Mul(sizing_.Mul(elements, kElementBytes), dense_groups));
     }
-    if (!gathers) return reduced;
-    return sizing_.Add(reduced, sizing_.Mul(sizing_.Mul(elements, kElementBytes), dense_groups));
+    if (group == 1 || algorithm == ReduceAlgorithm::kGatherThenSum) return sizing_.Mul(kept, slice);
+    const uint64_t piece = sizing_.Mul(sizing_.Add(elements, group - 1) / group, element_bytes);
+    return sizing_.Add(slice, sizing_.Mul(kept, piece));
   }
 
   void CloseOnDevice(uint32_t rank, RankMemory& memory) {
@@ -302,9 +311,18 @@ uint32_t RankTokens(const Deployment& deployment, Phase phase) {
   return static_cast<uint32_t>(phase == Phase::kDecode ? rank.decode.value : rank.prefill.value);
 }
 
-ReduceAlgorithm ReduceAlgorithmOf(Reduction reduction, bool gathers) {
+ReduceAlgorithm ReduceAlgorithmOf(Reduction reduction, const Degrees& degrees, uint32_t tokens, uint64_t hidden) {
   if (reduction != Reduction::kOrdered) return ReduceAlgorithm::kTransport;
-  return gathers ? ReduceAlgorithm::kExchangeThenSum : ReduceAlgorithm::kGatherThenSum;
+  if (Gathers(degrees)) return ReduceAlgorithm::kExchangeThenSum;
+  const uint64_t group = uint64_t{degrees.tp} * degrees.ep;
+  if (group <= 2) return ReduceAlgorithm::kGatherThenSum;
+  // Of N bytes a rank gathers (G - 1) N, and exchanges 2 (G - 1) N / G: (G - 1) (G - 2) N / G less.
+  StoredSize sizes;
+  const uint64_t bytes = sizes.Mul(sizes.Mul(tokens, hidden), kElementBytes);
+  const uint64_t saved_of_group = sizes.Mul(sizes.Mul(bytes, group - 1), group - 2);
+  // Tokens and hidden fit, so that only a group of thousands can be too much for 64 bits.
+  const bool saves = sizes.overflowed() || saved_of_group >= sizes.Mul(kBytesWorthARound, group);
+  return saves ? ReduceAlgorithm::kExchangeThenSum : ReduceAlgorithm::kGatherThenSum;
 }
 
 std::optional<MemoryPlan> Budget(const CheckedModel& checked, const Placement& placement, Diagnostics& diagnostics) {

@@ -22,6 +22,7 @@ struct PhaseBudget {
   uint32_t max_tokens = 0;  // of the expert group
   uint32_t tile_rows = 0;   // 0 where nothing is scattered
   uint32_t index_bits = 0;  // 32 where no value has more elements than that counts, else 64
+  ReduceAlgorithm reduce_algorithm = ReduceAlgorithm::kInvalid;
   Dataflow flow;
   std::vector<WorkLayout> layouts;  // by (experts, columns, shared columns), ascending
 };
@@ -54,8 +55,10 @@ uint32_t RankTokens(const Deployment& deployment, Phase phase);
 // Whether the ranks of an expert group bring different tokens.
 inline bool Gathers(const Degrees& degrees) { return degrees.dense_tp < degrees.tp * degrees.ep; }
 
-// How the one collective moves its bytes.
-ReduceAlgorithm ReduceAlgorithmOf(Reduction reduction, bool gathers);
+// How the collective of a program of at most `tokens` tokens of the expert group moves its bytes. The one choice that
+// depends on size is that of an ordered sum: gathering brings a rank all addends of the others in one round of
+// messages, exchanging brings it their slices and then the others' sums, in two rounds. `hidden` is below 2^32.
+ReduceAlgorithm ReduceAlgorithmOf(Reduction reduction, const Degrees& degrees, uint32_t tokens, uint64_t hidden);
 
 // Reports memory-fits for every device whose ranks need more than it has.
 std::optional<MemoryPlan> Budget(const CheckedModel& checked, const Placement& placement, Diagnostics& diagnostics);

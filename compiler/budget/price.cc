@@ -106,21 +106,20 @@ class Pricer {
   uint32_t Tokens() const { return GroupTokens(checked_.deployment(), phase_); }
 
   // The MoE block's collective. In rank order, every rank receives the addends of all others: of all tokens, or of its
-  // own where tokens differ. A transport sums in a ring.
+  // own where tokens differ; or slices of them and then the others' sums, which is what a transport's ring brings it.
   Traffic BlockSum(uint32_t first_rank, uint32_t group, double hidden) const {
     const Reduction reduction = checked_.deployment().reduction.value;
     const Degrees& degrees = placement_.degrees();
     const double element = reduction == Reduction::kExact ? kExactAddendBytes : kAddendBytes;
     const double tokens = Tokens();
     const double own = tokens * degrees.dense_tp / group;
-    switch (ReduceAlgorithmOf(reduction, Gathers(degrees))) {
-      case ReduceAlgorithm::kGatherThenSum:
-        return AllGather(first_rank, group, tokens * hidden * element + kStatusLaneBytes);
-      case ReduceAlgorithm::kExchangeThenSum:
-        return AllGather(first_rank, group, own * hidden * element + kStatusLaneBytes);
-      case ReduceAlgorithm::kTransport:
-      case ReduceAlgorithm::kInvalid:
-        break;
+    const ReduceAlgorithm algorithm =
+        ReduceAlgorithmOf(reduction, degrees, Tokens(), checked_.model().hidden_size.value);
+    if (algorithm == ReduceAlgorithm::kGatherThenSum) {
+      return AllGather(first_rank, group, tokens * hidden * element + kStatusLaneBytes);
+    }
+    if (algorithm == ReduceAlgorithm::kExchangeThenSum && Gathers(degrees)) {
+      return AllGather(first_rank, group, own * hidden * element + kStatusLaneBytes);
     }
     Traffic ring = AllReduce(first_rank, group, tokens * hidden * element + kStatusLaneBytes);
     if (Gathers(degrees)) ring = {ring.inside / 2, ring.between / 2, ring.messages / 2};  // no all-gather follows
@@ -236,7 +235,7 @@ std::vector<std::string> PriceAssumptions() {
   return {"tokens select experts evenly and independently",
           "a product takes the longer of its operations at the bf16 rate and its weights at the memory's bandwidth",
           "what is not MoE is bf16, read once a step",
-          "an ordered sum gathers float32 addends; other sums, attention and dense layers take a ring",
+          "an ordered sum gathers or exchanges float32 addends; other sums, attention and dense layers take a ring",
           "a collective takes its latency and its bytes at the link's bandwidth; nothing overlaps",
           "attention over cached keys, sampling and launches are not counted"};
 }

@@ -154,6 +154,7 @@ Program LowerProgram(const PhaseBudget& budget, const Manifest& model, const Moe
   program.max_tokens = budget.max_tokens;
   program.tile_rows = budget.tile_rows;
   program.index_bits = budget.index_bits;
+  program.reduce_algorithm = budget.reduce_algorithm;
   for (const FlowValue& value : budget.flow.values) program.values.push_back(value.type);
   for (const FlowStep& flow : budget.flow.steps) {
     Step step;
@@ -238,7 +239,6 @@ PlanDraft Lower(const CheckedModel& checked, const Placement& placement, const M
   plan.copy_choice = CopyChoice::kTokenModCopies;
   plan.reduction = deployment.reduction.value;
   plan.exact_bound = deployment.exact_bound.value;
-  plan.reduce_algorithm = ReduceAlgorithmOf(deployment.reduction.value, Gathers(placement.degrees()));
   plan.output = deployment.output_dtype.value;
   plan.numerics = deployment.reduction.value == Reduction::kExact ? Numerics::kReference1 : Numerics::kBackendOwn;
   plan.failure_scope = deployment.failure_scope.value;

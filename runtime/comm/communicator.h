@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "runtime/comm/status_lane.h"
+#include "schema/terms.h"
 
 namespace meshseal::runtime {
 
@@ -53,9 +54,14 @@ class Communicator {
   // Memory for the messages of later calls, once. Local. Reason kOutOfMemory. A call that needs more is refused (kBug).
   virtual absl::Status Reserve(uint64_t bytes) = 0;
 
-  // sum[i] = the members' addends, and the lanes field by field. In which order addends are added is the group's
-  // algorithm: member order, where acc = addend of member 0, then acc += the next, or the transport's. All members get
-  // the same bits. One member: a copy, bit for bit.
+  // How later sums are made; kGatherThenSum until then. Local: members whose sums are made differently are refused.
+  // kGatherThenSum: every member gets all addends and adds them in member order. kExchangeThenSum: every member does so
+  // with its own piece, and a sum over all is gathered from the pieces. kTransport: likewise, and a piece is added up
+  // as it arrives, from the next member on; not in member order. Of a scattered sum the first two are the same.
+  virtual void SetReduceAlgorithm(ReduceAlgorithm algorithm) = 0;
+
+  // sum[i] = the members' addends, and the lanes field by field. In member order acc = addend of member 0, then
+  // acc += the next. All members get the same bits. One member: a copy, bit for bit.
   virtual absl::Status AllReduceSum(absl::Span<const float> addend, const StatusLane& lane, absl::Span<float> sum,
                                     StatusLane* lane_sum) = 0;
   virtual absl::Status AllReduceSum(absl::Span<const int64_t> addend, const StatusLane& lane, absl::Span<int64_t> sum,

@@ -39,6 +39,10 @@ constexpr std::array<const char*, 8> kCallNames = {"all_reduce_sum",
 
 const char* NameOf(uint32_t call) { return call < kCallNames.size() ? kCallNames[call] : "an unknown call"; }
 
+const char* NameOfAlgorithm(uint64_t algorithm) {
+  return algorithm <= UINT8_MAX ? WordOf(static_cast<ReduceAlgorithm>(algorithm)) : "an unknown algorithm";
+}
+
 // What is wrong with a member's own part, as far as it can tell alone.
 enum class Flaw : uint32_t { kNone, kOutput, kReserved, kPieces };
 
@@ -52,7 +56,8 @@ struct Announcement {
   uint64_t room = 0;    // what the output takes of them; text of kOutput
   uint64_t pieces = 0;  // a digest of the pieces, of calls that have some
   StatusLane lane;
-  std::array<uint64_t, 2> reserved{};
+  uint64_t algorithm = 0;  // of a sum
+  uint64_t reserved = 0;
 };
 static_assert(sizeof(Announcement) == 128 && std::is_trivially_copyable_v<Announcement>);
 
@@ -128,6 +133,8 @@ class MessageCommunicator : public Communicator {
     MESHSEAL_ASSIGN_OR_RETURN(buffer_, Arena::Reserve(bytes, "a collective"));
     return absl::OkStatus();
   }
+
+  void SetReduceAlgorithm(ReduceAlgorithm algorithm) override { algorithm_ = algorithm; }
 
   absl::Status AllReduceSum(absl::Span<const float> addend, const StatusLane& lane, absl::Span<float> sum,
                             StatusLane* lane_sum) override {
@@ -252,6 +259,13 @@ class MessageCommunicator : public Communicator {
     return part;
   }
 
+  Announcement SumPartOf(Call call, uint64_t count, uint64_t room, const StatusLane& lane) const {
+    Announcement part = PartOf(call, count, room);
+    part.lane = lane;
+    part.algorithm = static_cast<uint64_t>(algorithm_);
+    return part;
+  }
+
   // Marks a part that needs more than was reserved. Calls of one member move nothing.
   void Require(std::optional<uint64_t> bytes, Announcement* part) const {
     if (part->flaw != 0 || size() == 1) return;
@@ -320,7 +334,7 @@ class MessageCommunicator : public Communicator {
     return Verdict(absl::MakeConstSpan(in, size()));
   }
 
-  // Whether the parts make a collective: the same call and count everywhere, and room for the result.
+  // Whether the parts make a collective: the same call, count and algorithm everywhere, and room for the result.
   absl::Status Verdict(absl::Span<const Announcement> parts) const {
     const Announcement& first = parts.front();
     for (uint32_t member = 0; member < size(); ++member) {
@@ -329,6 +343,12 @@ class MessageCommunicator : public Communicator {
         return Refuse(Reason::kRankRecord,
                       absl::StrCat("rank ", members_.front(), " calls ", NameOf(first.call), " with ", first.count,
                                    ", rank ", members_[member], " ", NameOf(part.call), " with ", part.count));
+      }
+      if (part.algorithm != first.algorithm) {
+        return Refuse(Reason::kRankRecord,
+                      absl::StrCat("rank ", members_.front(), " calls ", NameOf(first.call), " with the algorithm '",
+                                   NameOfAlgorithm(first.algorithm), "', rank ", members_[member], " with '",
+                                   NameOfAlgorithm(part.algorithm), "'"));
       }
       if (part.pieces != first.pieces) {
         return Refuse(Reason::kRankRecord, absl::StrCat("ranks ", members_.front(), " and ", members_[member], " call ",
@@ -378,8 +398,7 @@ class MessageCommunicator : public Communicator {
                          StatusLane* lane_sum) {
     const CallWatch watch(this);
     const uint64_t count = addend.size();
-    Announcement part = PartOf(call, count, sum.size());
-    part.lane = lane;
+    Announcement part = SumPartOf(call, count, sum.size(), lane);
     if (part.room != part.count) part.flaw = static_cast<uint32_t>(Flaw::kOutput);
     // As equal as possible, larger first.
     uint64_t end = 0;
@@ -387,7 +406,7 @@ class MessageCommunicator : public Communicator {
       all_pieces_[member] = {end, count / size() + (member < count % size() ? 1 : 0)};
       end += all_pieces_[member].count;
     }
-    const bool gathers = options_.algorithm == ReduceAlgorithm::kGatherThenSum;
+    const bool gathers = algorithm_ == ReduceAlgorithm::kGatherThenSum;
     Require(gathers ? CheckedMul(count * sizeof(T), size()) : SumBytes<T>(count, all_pieces_.front().count), &part);
     MESHSEAL_RETURN_IF_ERROR(Announce(everybody_, part, lane_sum));
     if (size() == 1) {
@@ -410,8 +429,7 @@ class MessageCommunicator : public Communicator {
   absl::Status ReduceScatter(Call call, absl::Span<const T> addend, absl::Span<const Piece> pieces,
                              const StatusLane& lane, absl::Span<T> own, StatusLane* lane_sum) {
     const CallWatch watch(this);
-    Announcement part = PartOf(call, addend.size(), own.size());
-    part.lane = lane;
+    Announcement part = SumPartOf(call, addend.size(), own.size(), lane);
     part.pieces = DigestOf(pieces);
     if (pieces.size() != size() || !LieInside(pieces, addend.size()) || own.size() != pieces[rank_].count) {
       part.flaw = static_cast<uint32_t>(Flaw::kPieces);
@@ -445,7 +463,7 @@ class MessageCommunicator : public Communicator {
     const absl::Span<T> copy = Reserved<T>(0, addend.size());
     Copy(addend, copy);
     const auto sent = [&](uint32_t member) { return BytesOf(absl::Span<const T>(In(copy, pieces[member]))); };
-    if (options_.algorithm == ReduceAlgorithm::kTransport) {
+    if (algorithm_ == ReduceAlgorithm::kTransport) {
       // Members with the same piece must have the same bits: the first of them adds it up.
       const auto adds_up = [&](uint32_t member) {
         return std::find(pieces.begin(), pieces.end(), pieces[member]) == pieces.begin() + member;
@@ -522,7 +540,7 @@ class MessageCommunicator : public Communicator {
   // What SumPiece takes.
   template <class T>
   std::optional<uint64_t> SumBytes(uint64_t count, uint64_t piece) const {
-    const uint64_t received = options_.algorithm == ReduceAlgorithm::kTransport ? 1 : size();
+    const uint64_t received = algorithm_ == ReduceAlgorithm::kTransport ? 1 : size();
     const std::optional<uint64_t> pieces = CheckedMul(piece * sizeof(T), received);
     return pieces.has_value() ? CheckedAdd(count * sizeof(T), *pieces) : std::nullopt;
   }
@@ -536,6 +554,7 @@ class MessageCommunicator : public Communicator {
   const Channel channel_;
   const std::vector<uint32_t> members_;
   MessageOptions options_;
+  ReduceAlgorithm algorithm_ = ReduceAlgorithm::kGatherThenSum;
   uint32_t rank_ = 0;
   Arena announcements_;  // one to each member, then one from each
   Arena buffer_;

@@ -11,17 +11,12 @@
 #include "absl/status/statusor.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/endpoint.h"
-#include "schema/terms.h"
 
 namespace meshseal::runtime {
 
 struct MessageOptions {
   // The longest one wait may last, counted from the waiting member's own arrival.
   std::chrono::milliseconds deadline{30'000};
-  // How sums are made. kGatherThenSum: every member gets all addends and adds them in member order. kExchangeThenSum:
-  // every member does so with its own piece, and a sum over all is gathered from the pieces. kTransport: likewise, and
-  // a piece is added up as it arrives, from the next member on; not in member order.
-  ReduceAlgorithm algorithm = ReduceAlgorithm::kGatherThenSum;
 };
 
 // `members` are world ranks, not empty, and the endpoint's is one of them. The endpoint must live longer. Reason

@@ -91,6 +91,7 @@ absl::Status RankExecutor::Reduce(const StepFrame& frame, const BoundStep& step,
   const bool gathers = frame.program().gathers();
   const uint64_t hidden = frame.shape().hidden;
   const std::optional<FixedPoint>& fixed_point = frame.program().fixed_point();
+  group_->SetReduceAlgorithm(frame.program().reduce_algorithm());
   if (!fixed_point.has_value()) {
     const absl::Span<float> addend = frame.Tokens(in);
     if (lane.errors > 0) std::fill(addend.begin(), addend.end(), 0.0f);

@@ -40,6 +40,7 @@ class RankProgram {
 
   uint32_t hidden() const { return hidden_; }
   uint32_t max_tokens() const { return program_->max_tokens; }
+  ReduceAlgorithm reduce_algorithm() const { return program_->reduce_algorithm; }  // of its collective
   // Whether the dense groups of the expert group bring different tokens, of which each brings at most max_own_tokens.
   bool gathers() const { return DenseGroups(degrees_) > 1; }
   uint32_t max_own_tokens() const { return max_own_tokens_; }

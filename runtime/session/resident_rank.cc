@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<ResidentRank>> ResidentRank::Make(std::shared_ptr
   MESHSEAL_ASSIGN_OR_RETURN(
       rank->group_,
       MakeMessageCommunicator(end, Channel::kExpertGroup, GroupOf(content.degrees, MeshGroup::kExpert, end.rank()),
-                              {options.deadline, content.reduce_algorithm}));
+                              {options.deadline}));
   MESHSEAL_ASSIGN_OR_RETURN(
       rank->pipeline_,
       MakeMessageCommunicator(end, Channel::kPipeline, GroupOf(content.degrees, MeshGroup::kPp, end.rank()),

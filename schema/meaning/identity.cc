@@ -87,7 +87,10 @@ Fault KnownLayerClass(const LayerClass& c) {
     if (Fault fault = KnownTensor(tensor)) return fault;
   }
   for (const Program& program : c.programs) {
-    if (Fault fault = Known("a program's phase", program.phase)) return fault;
+    if (Fault fault = FirstOf({Known("a program's phase", program.phase),
+                               Known("a program's reduce algorithm", program.reduce_algorithm)})) {
+      return fault;
+    }
     for (const Value& value : program.values) {
       if (Fault fault = KnownValue(value)) return fault;
     }
@@ -118,9 +121,8 @@ Fault TermsAreKnown(const Plan& plan, const SealFacts&) {
   if (Fault fault = FirstOf({Known("mesh transport", plan.mesh.transport), Known("kv_heads", plan.kv_heads),
                              Known("repack", plan.limits.repack), Known("expert placement", plan.expert_placement),
                              Known("choice of copies", plan.copy_choice), Known("reduction", plan.reduction),
-                             Known("reduce algorithm", plan.reduce_algorithm), Known("output dtype", plan.output),
-                             Known("numerics contract", plan.numerics), Known("failure scope", plan.failure_scope),
-                             Known("weight source", plan.weight_source)})) {
+                             Known("output dtype", plan.output), Known("numerics contract", plan.numerics),
+                             Known("failure scope", plan.failure_scope), Known("weight source", plan.weight_source)})) {
     return fault;
   }
   for (const DeviceKind& kind : plan.mesh.device_kinds) {

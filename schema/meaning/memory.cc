@@ -59,6 +59,26 @@ Size LayerBytes(const Plan& plan, const LayerClass& c, Share share, uint64_t col
   return bytes;
 }
 
+// Buffers of a program's collective, and of its gather, for its largest step. Needs algorithm-fits-reduction.
+Size CollectiveBytes(const Plan& plan, const Program& program) {
+  const uint64_t ranks = GroupSize(plan.degrees);
+  const uint64_t dense_groups = DenseGroups(plan.degrees);
+  const bool gathers = Gathers(plan.degrees);
+  const Limits& limits = plan.limits;
+  const uint32_t own = program.phase == Phase::kDecode ? limits.rank_decode_tokens : limits.rank_prefill_tokens;
+  const Size rows = Size(gathers ? own : program.max_tokens) * plan.hidden;
+  const uint64_t element = plan.reduction == Reduction::kExact ? kFixedPointBytes : kElementBytes;
+  const Size slice = rows * element + kStatusLaneBytes;
+  const bool in_rank_order = program.reduce_algorithm != ReduceAlgorithm::kTransport;
+  if (gathers) {
+    // In rank order, a slice of every rank. What is added up as it arrives takes the memory of gathered tokens.
+    return slice * (in_rank_order ? ranks : dense_groups) + rows * kElementBytes * dense_groups;
+  }
+  if (program.reduce_algorithm == ReduceAlgorithm::kGatherThenSum) return slice * ranks;
+  // What is sent, and of the rank's own piece every rank's addends, or those that are added next.
+  return ranks == 1 ? slice : slice + rows.DividedUp(ranks) * element * (in_rank_order ? ranks : 1);
+}
+
 // What the lines of all ranks read of a layer class, computed once.
 class ClassFacts {
  public:
@@ -68,6 +88,7 @@ class ClassFacts {
         experts_(ExpertsPerOwner(c, plan.degrees.ep)),
         columns_(ColumnsPerTp(c)),
         replicated_(LayerBytes(plan, c, Share::kReplicated, 0, 0)) {
+    for (const Program& program : c.programs) collective_ = collective_.OrMore(CollectiveBytes(plan, program));
     for (const uint32_t columns : columns_) per_expert_.push_back(LayerBytes(plan, c, Share::kPerExpert, columns, 0));
     shared_.emplace(0, LayerBytes(plan, c, Share::kShared, 0, 0));
     uint32_t begin = 0;
@@ -80,6 +101,7 @@ class ClassFacts {
 
   uint32_t ExpertsAt(uint32_t ep) const { return experts_[ep]; }
   const Size& PerExpertAt(uint32_t tp) const { return per_expert_[tp]; }
+  const Size& collective() const { return collective_; }  // of both phases
 
   // One layer's weights on a rank.
   Size WeightsAt(uint32_t tp, uint32_t ep) const {
@@ -106,6 +128,7 @@ class ClassFacts {
   std::vector<uint32_t> experts_;
   std::vector<uint32_t> columns_;
   Size replicated_;
+  Size collective_ = 0;
   std::vector<Size> per_expert_;     // per tp coordinate
   std::map<uint32_t, Size> shared_;  // by shared columns
 };
@@ -132,25 +155,6 @@ std::vector<std::vector<StageClass>> StagesOf(const Plan& plan, const std::vecto
     }
   }
   return stages;
-}
-
-// Buffers of the one collective, and of the gather, for a step of a phase: `tokens` in all, `own` of a dense group.
-Size CollectiveBytes(const Plan& plan, uint32_t tokens, uint32_t own) {
-  const uint64_t ranks = GroupSize(plan.degrees);
-  const uint64_t dense_groups = DenseGroups(plan.degrees);
-  const bool gathers = Gathers(plan.degrees);
-  const Size rows = Size(gathers ? own : tokens) * plan.hidden;
-  Size sum = 0;
-  if (plan.reduce_algorithm == ReduceAlgorithm::kTransport) {
-    const uint64_t element = plan.reduction == Reduction::kExact ? kFixedPointBytes : kElementBytes;
-    sum = (rows * element + kStatusLaneBytes) * dense_groups;
-    // The piece that is added next; where tokens are gathered, their memory is free for it.
-    if (!gathers && ranks > 1) sum = sum + rows.DividedUp(ranks) * element;
-  } else {
-    // A slice of every rank, which are then summed in their order.
-    sum = (rows * kElementBytes + kStatusLaneBytes) * ranks;
-  }
-  return gathers ? sum + rows * kElementBytes * dense_groups : sum;
 }
 
 // What is not MoE on a rank of stage `pp`, and the KV heads that it holds beyond its share.
@@ -186,9 +190,7 @@ std::vector<MemoryLines> LinesOf(const Plan& plan) {
   classes.reserve(plan.layer_classes.size());
   for (const LayerClass& c : plan.layer_classes) classes.emplace_back(plan, c);
   const std::vector<std::vector<StageClass>> stages = StagesOf(plan, classes);
-  const Limits& l = plan.limits;
-  const Size collective = CollectiveBytes(plan, l.decode_tokens, l.rank_decode_tokens)
-                              .OrMore(CollectiveBytes(plan, l.prefill_chunk, l.rank_prefill_tokens));
+  const Repack repack = plan.limits.repack;
   std::vector<MemoryLines> all;
   all.reserve(size_t{d.pp} * d.tp * d.ep);
   for (uint32_t pp = 0; pp < d.pp; ++pp) {
@@ -197,12 +199,12 @@ std::vector<MemoryLines> LinesOf(const Plan& plan) {
       for (uint32_t ep = 0; ep < d.ep; ++ep) {
         MemoryLines lines;
         lines.other = other;
-        if (!stages[pp].empty()) lines.collective = collective;
         for (const StageClass& in_stage : stages[pp]) {
           const ClassFacts& facts = *in_stage.facts;
           lines.weights = lines.weights + facts.WeightsAt(tp, ep) * in_stage.layers;
-          if (l.repack == Repack::kByExpert) lines.staging = lines.staging.OrMore(facts.PerExpertAt(tp));
-          if (l.repack == Repack::kByTensor) {
+          lines.collective = lines.collective.OrMore(facts.collective());
+          if (repack == Repack::kByExpert) lines.staging = lines.staging.OrMore(facts.PerExpertAt(tp));
+          if (repack == Repack::kByTensor) {
             lines.staging = lines.staging.OrMore(facts.PerExpertAt(tp) * facts.ExpertsAt(ep));
           }
           const std::vector<Program>& programs = facts.layer_class().programs;

@@ -1,16 +1,20 @@
 // Rules on the sum over an expert group: how its bytes move, and the fixed point of an exact one.
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "schema/meaning/rules.h"
 #include "schema/meaning/shape_facts.h"
+#include "schema/meaning/size.h"
 
 namespace meshseal::meaning {
 namespace {
 
-constexpr int kFixedPointBits = 62;  // of an int64 whose sums must not overflow
+constexpr int kFixedPointBits = 62;                     // of an int64 whose sums must not overflow
+constexpr uint64_t kAddendBytes = 4;                    // of an element of a sum in rank order
+constexpr uint64_t kExchangeSaves = uint64_t{1} << 20;  // bytes that a second round of messages must spare a rank
 
 // The exponent of the smallest power of two that is not below `value`, finite and above 0; nothing is rounded.
 int BitsFor(double value) {
@@ -25,16 +29,35 @@ uint64_t AddendsOf(const LayerClass& c) {
   return uint64_t{c.top_k} * c.segment_ends.size() + c.shared_expert.segment_ends.size() + bias;
 }
 
+// Whether a sum in rank order of `tokens` tokens is made of slices that are exchanged, summed and gathered, because
+// that brings each rank so much less than all addends do.
+bool IsExchanged(const Plan& plan, uint32_t tokens) {
+  const uint64_t ranks = GroupSize(plan.degrees);
+  const Size addend = Size(tokens) * plan.hidden * kAddendBytes;
+  // In parts of 1/ranks of a byte, of which all are whole.
+  const std::optional<uint64_t> by_gather = (addend * (ranks - 1) * ranks).value();
+  const std::optional<uint64_t> by_exchange = (addend * (ranks - 1) * 2 + Size(kExchangeSaves) * ranks).value();
+  // An addend fits 64 bits, so that thousands of ranks are the reason where this does not: then it is far more.
+  return !by_gather.has_value() || (by_exchange.has_value() && *by_gather >= *by_exchange);
+}
+
+ReduceAlgorithm AlgorithmOf(const Plan& plan, uint32_t tokens) {
+  if (plan.reduction != Reduction::kOrdered) return ReduceAlgorithm::kTransport;
+  const bool exchanged = Gathers(plan.degrees) || IsExchanged(plan, tokens);
+  return exchanged ? ReduceAlgorithm::kExchangeThenSum : ReduceAlgorithm::kGatherThenSum;
+}
+
 }  // namespace
 
 Fault AlgorithmFitsReduction(const Plan& plan, const SealFacts&) {
-  const bool ordered = plan.reduction == Reduction::kOrdered;
-  const ReduceAlgorithm expected = !ordered                ? ReduceAlgorithm::kTransport
-                                   : Gathers(plan.degrees) ? ReduceAlgorithm::kExchangeThenSum
-                                                           : ReduceAlgorithm::kGatherThenSum;
-  if (plan.reduce_algorithm != expected) {
-    return absl::StrCat("reduction ", WordOf(plan.reduction), " has the algorithm '", WordOf(plan.reduce_algorithm),
-                        "', expected '", WordOf(expected), "'");
+  for (const LayerClass& c : plan.layer_classes) {
+    for (const Program& program : c.programs) {
+      const ReduceAlgorithm expected = AlgorithmOf(plan, program.max_tokens);
+      if (program.reduce_algorithm == expected) continue;
+      return absl::StrCat("layer ", c.layers.front().first, " ", WordOf(program.phase), ": reduction ",
+                          WordOf(plan.reduction), " has the algorithm '", WordOf(program.reduce_algorithm),
+                          "', expected '", WordOf(expected), "'");
+    }
   }
   if (plan.output == Basis::kF32 || plan.output == Basis::kBf16 || plan.output == Basis::kF16) return std::nullopt;
   return absl::StrCat("the output is ", WordOf(plan.output), ", expected f32, bf16 or f16");

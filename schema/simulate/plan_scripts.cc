@@ -214,7 +214,8 @@ class PlanScripts {
     for (const Program& program : c.programs) {
       if (program.phase != work_.phase) continue;
       for (const Step& step : program.steps) {
-        ScriptOp op = IsCommunication(step.kind) ? Exchange(step, tokens) : Product(c, step, at, tokens, share);
+        ScriptOp op =
+            IsCommunication(step.kind) ? Exchange(program, step, tokens) : Product(c, step, at, tokens, share);
         op.step = static_cast<uint32_t>(found->second.size() + 1);
         found->second.push_back(op);
       }
@@ -242,7 +243,7 @@ class PlanScripts {
     return op;
   }
 
-  ScriptOp Exchange(const Step& step, uint32_t tokens) const {
+  ScriptOp Exchange(const Program& program, const Step& step, uint32_t tokens) const {
     const Degrees& d = plan_.degrees;
     const uint64_t own = OwnTokens(tokens) * plan_.hidden;  // elements of a rank's own tokens
     const double size = d.tp * d.ep;
@@ -261,18 +262,13 @@ class PlanScripts {
     op.movement = scatters ? Movement::kReduceScatter : Movement::kSum;
     op.elements = scatters ? own * DenseGroups(d) : uint64_t{tokens} * plan_.hidden;
     const double addends = Real(op.elements) * addend + kStatusLaneBytes;
-    switch (plan_.reduce_algorithm) {
-      case ReduceAlgorithm::kGatherThenSum:  // all addends of every other rank
-        op.bytes = addends;
-        break;
-      case ReduceAlgorithm::kExchangeThenSum:  // those of its own tokens
-        op.bytes = Real(own) * addend + kStatusLaneBytes;
-        break;
-      case ReduceAlgorithm::kTransport:  // a ring: reduce-scatter, and all-gather where all ranks get the sum
-      case ReduceAlgorithm::kInvalid:
-        op.rounds = scatters ? 1 : 2;
-        op.bytes = op.rounds * addends / size;
-        break;
+    if (program.reduce_algorithm == ReduceAlgorithm::kGatherThenSum) {  // all addends of every other rank
+      op.bytes = addends;
+    } else if (program.reduce_algorithm == ReduceAlgorithm::kExchangeThenSum && scatters) {  // those of its own tokens
+      op.bytes = Real(own) * addend + kStatusLaneBytes;
+    } else {  // a piece of the addends, and of the sum where all ranks get it; of a transport, in a ring
+      op.rounds = scatters ? 1 : 2;
+      op.bytes = op.rounds * addends / size;
     }
     return op;
   }

@@ -23,7 +23,7 @@ constexpr std::array kAssumptions = {
     "tokens select experts as the plan's measured load says, else evenly, and independently",
     "a product takes the longer of its weights at the memory's bandwidth and its arithmetic at the bf16 rate",
     "what is not MoE is bf16, read once a step or chunk; attention over cached keys is not counted",
-    "an ordered sum gathers float32 addends; other sums take a ring; nothing overlaps within a rank",
+    "an ordered sum gathers or exchanges float32 addends; other sums take a ring; nothing overlaps within a rank",
     "activations within a rank, sampling and launches cost nothing"};
 
 std::string SecondsText(double seconds) {

@@ -19,15 +19,18 @@ using runtime::StatusLane;
 // Every member draws the same numbers, also those of the others.
 class Laws {
  public:
-  Laws(Communicator& c, ReduceAlgorithm algorithm, uint64_t seed) : c_(c), algorithm_(algorithm), random_(seed) {}
+  Laws(Communicator& c, uint64_t seed) : c_(c), random_(seed) {}
 
   std::vector<std::string> Check() {
     for (int round = 0; round < 4; ++round) {
       const uint64_t count = round == 0 ? 0 : Below(round == 1 ? 4 : 700);
-      CheckSums<float>(count);
-      CheckSums<int64_t>(count);
+      for (const bool ordered : {true, false}) {
+        in_order_ = ordered;
+        CheckSums<float>(count);
+        CheckSums<int64_t>(count);
+        CheckPieces();
+      }
       CheckExchange(count % 90);
-      CheckPieces();
       CheckHandOffs(round == 3 ? 300'001 : count);
     }
     CheckRefusals();
@@ -44,6 +47,12 @@ class Laws {
   }
   void ExpectOk(const absl::Status& status, std::string law) {
     Expect(status.ok(), absl::StrCat(law, ": ", status.message()));
+  }
+
+  // The next sum's: of sums in member order either one, whose bits are the same.
+  void DrawAlgorithm() {
+    const ReduceAlgorithm ordered = Below(2) == 0 ? ReduceAlgorithm::kGatherThenSum : ReduceAlgorithm::kExchangeThenSum;
+    c_.SetReduceAlgorithm(in_order_ ? ordered : ReduceAlgorithm::kTransport);
   }
 
   // Large, small, negative, zeros of both signs, infinities, numbers that are none.
@@ -108,16 +117,18 @@ class Laws {
     for (uint32_t member = 1; member < size(); ++member) {
       for (uint64_t i = 0; i < count; ++i) in_order[i] += addends[member][i];
     }
-    const bool ordered = algorithm_ != ReduceAlgorithm::kTransport || std::is_same_v<T, int64_t> || size() < 3;
+    const bool ordered = in_order_ || std::is_same_v<T, int64_t> || size() < 3;
     const auto name = [&](const char* law) { return absl::StrCat(law, " of ", count, " x ", sizeof(T), " bytes"); };
 
     std::vector<T> sum(count, T(77));
     StatusLane lanes;
+    DrawAlgorithm();
     ExpectOk(c_.AllReduceSum(addends[own()], LaneOfMember(own()), absl::MakeSpan(sum), &lanes), name("all_reduce_sum"));
     ExpectLanes(lanes);
     if (ordered) Expect(SameAll(sum, in_order), name("an all_reduce_sum is the sum in member order"));
 
     std::vector<T> in_place = addends[own()];
+    DrawAlgorithm();
     ExpectOk(c_.AllReduceSum(absl::MakeConstSpan(in_place), LaneOfMember(own()), absl::MakeSpan(in_place), &lanes),
              name("all_reduce_sum in place"));
     Expect(SameAll(in_place, sum), name("a sum may take its addend's place"));
@@ -135,11 +146,13 @@ class Laws {
     for (uint32_t member = 0; member < size(); ++member) pieces.push_back({member * part, part});
     std::vector<T> piece(part);
     std::vector<T> gathered(part * size());
+    DrawAlgorithm();
     ExpectOk(c_.ReduceScatterSum(addends[own()], pieces, LaneOfMember(own()), absl::MakeSpan(piece), &lanes),
              name("reduce_scatter_sum"));
     ExpectLanes(lanes);
     in_place = addends[own()];
     const absl::Span<T> place = absl::MakeSpan(in_place).subspan(pieces[own()].first, part);
+    DrawAlgorithm();
     ExpectOk(c_.ReduceScatterSum(absl::MakeConstSpan(in_place), pieces, LaneOfMember(own()), place, &lanes),
              name("reduce_scatter_sum in place"));
     Expect(SameAll(std::vector<T>(place.begin(), place.end()), piece), name("a piece may take its addend's place"));
@@ -204,6 +217,7 @@ class Laws {
     std::vector<int64_t> addend(end, own() + 1);
     std::vector<int64_t> sum(mine.count);
     StatusLane lanes;
+    DrawAlgorithm();
     ExpectOk(c_.ReduceScatterSum(addend, pieces, LaneOfMember(own()), absl::MakeSpan(sum), &lanes),
              "reduce_scatter_sum of pieces");
     const int64_t n = size();
@@ -219,6 +233,7 @@ class Laws {
     }
     std::vector<float> padded(kMost);
     std::vector<float> of_all(kMost * size());
+    DrawAlgorithm();
     ExpectOk(c_.ReduceScatterSum(drawn, pieces, LaneOfMember(own()), absl::MakeSpan(padded).first(mine.count), &lanes),
              "reduce_scatter_sum of pieces");
     ExpectOk(c_.AllGather(BytesOf(padded), BytesIn(of_all)), "all_gather");
@@ -275,8 +290,24 @@ class Laws {
     ExpectRefused(c_.AllReduceSum(large, {}, absl::MakeSpan(large_sum), &lanes),
                   absl::StrCat(first, " calls all_reduce_sum with ", large.size(), ", more than it reserved"),
                   Reason::kBug);
+    c_.SetReduceAlgorithm(is_last ? ReduceAlgorithm::kExchangeThenSum : ReduceAlgorithm::kGatherThenSum);
+    ExpectRefused(c_.AllReduceSum(four, {}, absl::MakeSpan(sum).first(4), &lanes),
+                  absl::StrCat(first, " calls all_reduce_sum with the algorithm 'all-gather + rank-order sum', ", last,
+                               " with 'all-to-all of slices + rank-order sum'"),
+                  Reason::kRankRecord);
     const std::vector<int64_t> fixed(4);
     std::vector<int64_t> fixed_sum(4);
+    c_.SetReduceAlgorithm(is_last ? ReduceAlgorithm::kTransport : ReduceAlgorithm::kExchangeThenSum);
+    ExpectRefused(
+        c_.ReduceScatterSum(fixed, std::vector<Piece>(size(), Piece{0, 4}), {}, absl::MakeSpan(fixed_sum), &lanes),
+        absl::StrCat(first,
+                     " calls reduce_scatter_sum of int64 with the algorithm 'all-to-all of slices + "
+                     "rank-order sum', ",
+                     last, " with 'as the transport does'"),
+        Reason::kRankRecord);
+    std::vector<uint8_t> of_all(size());
+    ExpectOk(c_.AllGather(BytesOf(std::vector<uint8_t>{1}), BytesIn(of_all)), "what is no sum has no algorithm");
+    c_.SetReduceAlgorithm(ReduceAlgorithm::kGatherThenSum);
     ExpectRefused(is_last ? c_.AllReduceSum(fixed, {}, absl::MakeSpan(fixed_sum), &lanes)
                           : c_.AllReduceSum(four, {}, absl::MakeSpan(sum).first(4), &lanes),
                   absl::StrCat(first, " calls all_reduce_sum with 4, ", last, " all_reduce_sum of int64 with 4"),
@@ -314,15 +345,13 @@ class Laws {
   }
 
   Communicator& c_;
-  const ReduceAlgorithm algorithm_;
+  bool in_order_ = true;  // sums are made in member order
   std::mt19937_64 random_;
   std::vector<std::string> broken_;
 };
 
 }  // namespace
 
-std::vector<std::string> BrokenLaws(Communicator& c, ReduceAlgorithm algorithm, uint64_t seed) {
-  return Laws(c, algorithm, seed).Check();
-}
+std::vector<std::string> BrokenLaws(Communicator& c, uint64_t seed) { return Laws(c, seed).Check(); }
 
 }  // namespace meshseal::support

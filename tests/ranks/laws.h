@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "schema/terms.h"
 
 namespace meshseal::support {
 
 // Bytes that a communicator must have reserved for the laws.
 inline constexpr uint64_t kLawBytes = 1 << 20;
 
-// Collective. Sums of random addends and sizes, gathers, exchanges and hand-offs drawn from `seed`; then calls that do
-// not fit together. Returns what was broken, in this member's words; empty: nothing.
-std::vector<std::string> BrokenLaws(runtime::Communicator& c, ReduceAlgorithm algorithm, uint64_t seed);
+// Collective. Sums of random addends and sizes by algorithms that change from call to call, gathers, exchanges and
+// hand-offs drawn from `seed`; then calls that do not fit together. Returns what was broken, in this member's words;
+// empty: nothing.
+std::vector<std::string> BrokenLaws(runtime::Communicator& c, uint64_t seed);
 
 }  // namespace meshseal::support
 

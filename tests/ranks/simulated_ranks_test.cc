@@ -556,7 +556,7 @@ TEST(SimulatedRanks, TheSeedDecidesTheTrace) {
 
 // Members of a group as processes, without a session.
 template <class Work>
-void OnMembers(const SimulationOptions& options, ReduceAlgorithm algorithm, Work work) {
+void OnMembers(const SimulationOptions& options, Work work) {
   const uint32_t size = options.world;
   Simulation simulation(options);
   std::vector<uint32_t> members;
@@ -570,7 +570,7 @@ void OnMembers(const SimulationOptions& options, ReduceAlgorithm algorithm, Work
     threads.emplace_back([&, rank] {
       const std::vector<std::unique_ptr<Endpoint>> ends = worlds[rank]->Connect(size).value();
       const std::unique_ptr<Communicator> member =
-          MakeMessageCommunicator(*ends[0], Channel::kExpertGroup, members, {kDeadline, algorithm}).value();
+          MakeMessageCommunicator(*ends[0], Channel::kExpertGroup, members, {kDeadline}).value();
       EXPECT_TRUE(member->Reserve(support::kLawBytes).ok());
       work(*member);
       simulation.EndProcess(rank);
@@ -582,26 +582,22 @@ void OnMembers(const SimulationOptions& options, ReduceAlgorithm algorithm, Work
 }
 
 template <class Work>
-void OnMembers(uint64_t seed, uint32_t size, ReduceAlgorithm algorithm, Work work) {
+void OnMembers(uint64_t seed, uint32_t size, Work work) {
   SimulationOptions options;
   options.world = size;
   options.seed = seed;
   options.buffers = seed % 2 == 0;
-  OnMembers(options, algorithm, work);
+  OnMembers(options, work);
 }
 
 TEST(SimulatedRanks, CommunicatorsKeepTheirLaws) {
   if (AskedSeed().has_value()) GTEST_SKIP() << "MESHSEAL_SEED names one";
-  for (uint64_t seed = 0; seed < (support::kSanitized ? 3 : 15); ++seed) {
+  for (uint64_t seed = 0; seed < (support::kSanitized ? 6 : 30); ++seed) {
     const auto size = static_cast<uint32_t>(2 + seed % 4);
-    for (const ReduceAlgorithm algorithm :
-         {ReduceAlgorithm::kGatherThenSum, ReduceAlgorithm::kExchangeThenSum, ReduceAlgorithm::kTransport}) {
-      std::vector<std::vector<std::string>> broken(size);
-      OnMembers(seed, size, algorithm,
-                [&](Communicator& member) { broken[member.rank()] = support::BrokenLaws(member, algorithm, seed); });
-      for (const std::vector<std::string>& laws : broken) {
-        EXPECT_TRUE(laws.empty()) << "seed " << seed << ": " << absl::StrJoin(laws, "\n");
-      }
+    std::vector<std::vector<std::string>> broken(size);
+    OnMembers(seed, size, [&](Communicator& member) { broken[member.rank()] = support::BrokenLaws(member, seed); });
+    for (const std::vector<std::string>& laws : broken) {
+      EXPECT_TRUE(laws.empty()) << "seed " << seed << ": " << absl::StrJoin(laws, "\n");
     }
   }
 }
@@ -620,7 +616,8 @@ TEST(SimulatedRanks, AWaitAndTheMovingAreToldApart) {
       options.buffers = true;
       options.fault = {FaultKind::kDelay, 1, late, kLate, 0, false};
       std::vector<CallTotals> totals(2);
-      OnMembers(options, algorithm, [&](Communicator& member) {
+      OnMembers(options, [&](Communicator& member) {
+        member.SetReduceAlgorithm(algorithm);
         std::vector<float> sum = {1, 2};
         StatusLane lanes;
         EXPECT_TRUE(member.AllReduceSum(sum, {}, absl::MakeSpan(sum), &lanes).ok());
@@ -642,7 +639,7 @@ TEST(SimulatedRanks, AWaitAndTheMovingAreToldApart) {
 TEST(SimulatedFaults, TwoSwappedCallsAreRefusedOnAllRanks) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     std::vector<absl::Status> statuses(3);
-    OnMembers(seed, 3, ReduceAlgorithm::kGatherThenSum, [&](Communicator& member) {
+    OnMembers(seed, 3, [&](Communicator& member) {
       const std::vector<float> own(4);
       std::vector<float> sum(4);
       std::vector<std::byte> bytes(4);

@@ -56,9 +56,14 @@ class SpyCommunicator : public support::PassingCommunicator {
  public:
   using PassingCommunicator::PassingCommunicator;
 
+  ReduceAlgorithm algorithm = ReduceAlgorithm::kInvalid;
   std::vector<float> addend;
   StatusLane lane;
 
+  void SetReduceAlgorithm(ReduceAlgorithm set) override {
+    algorithm = set;
+    PassingCommunicator::SetReduceAlgorithm(set);
+  }
   absl::Status AllReduceSum(absl::Span<const float> own, const StatusLane& own_lane, absl::Span<float> sum,
                             StatusLane* lane_sum) override {
     addend.assign(own.begin(), own.end());
@@ -69,6 +74,7 @@ class SpyCommunicator : public support::PassingCommunicator {
 
 struct RankRun {
   absl::Status status;
+  ReduceAlgorithm algorithm = ReduceAlgorithm::kInvalid;
   std::vector<float> addend;
   StatusLane lane;
   StepCounters counters;
@@ -108,6 +114,7 @@ class World {
         run.output.resize(hidden_.size());
         run.status = executor->Run(program, *weights_[rank].Layer(0), {0, 100, kTokens, hidden_},
                                    {absl::MakeSpan(run.output), {}, {}}, &run.counters);
+        run.algorithm = group.algorithm;
         run.addend = group.addend;
         run.lane = group.lane;
       });
@@ -146,6 +153,20 @@ TEST(RankExecutorTest, AllRanksHoldTheSameBits) {
       EXPECT_EQ(run.output, runs[0].output);
     }
   }
+}
+
+TEST(RankExecutorTest, SumsAsItsProgramSays) {
+  PlanNumbers n = ThreeRanks();
+  n.hidden = 1024;
+  n.prefill_chunk = n.prefill_tokens = 768;
+  const auto expect = [](const PlanNumbers& numbers, ReduceAlgorithm decode, ReduceAlgorithm prefill) {
+    World world(numbers);
+    for (const RankRun& run : world.Run(Phase::kDecode)) EXPECT_EQ(run.algorithm, decode) << run.status;
+    for (const RankRun& run : world.Run(Phase::kPrefill)) EXPECT_EQ(run.algorithm, prefill) << run.status;
+  };
+  expect(n, ReduceAlgorithm::kGatherThenSum, ReduceAlgorithm::kExchangeThenSum);
+  n.reduction = Reduction::kFast;
+  expect(n, ReduceAlgorithm::kTransport, ReduceAlgorithm::kTransport);
 }
 
 TEST(RankExecutorTest, AFailedStepEndsAllRanksAtTheCollective) {

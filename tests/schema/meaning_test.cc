@@ -48,6 +48,28 @@ using samples::TwoClasses;
 using samples::WideTiles;
 using support::PlanNumbers;
 
+// On three ranks gathering brings 2 N bytes, exchanging 4/3 N: 1 MiB less of 3/2 MiB, which are 384 tokens.
+PlanNumbers JustExchanged() {
+  PlanNumbers n;
+  n.ep = 3;
+  n.hidden = 1024;
+  n.decode_tokens = 383;
+  n.prefill_tokens = n.prefill_chunk = 384;
+  return n;
+}
+
+PlanNumbers WellExchanged() {
+  PlanNumbers n = JustExchanged();
+  n.decode_tokens = 64;
+  return n;
+}
+
+PlanNumbers LargeOnTwo() {
+  PlanNumbers n = JustExchanged();
+  n.ep = 2;
+  return n;
+}
+
 PlanNumbers TooWide() {
   PlanNumbers n;
   n.hidden = (1u << 20) + 1;
@@ -180,6 +202,9 @@ std::vector<Mutant> Mutants() {
       {"terms-are-known", "op 3", "a collective's op has the value 3, which is not in its table", Base,
        [](Plan& p) { StepOf(DecodeOf(p), StepKind::kCollective).collectives[0].op = static_cast<CollectiveOp>(3); },
        false},
+      {"terms-are-known", "a sum that is made in no way",
+       "a program's reduce algorithm has the value 0, which is not in its table", Base,
+       [](Plan& p) { PrefillOf(p).reduce_algorithm = ReduceAlgorithm::kInvalid; }, false},
       {"terms-are-known", "no repacking said", "repack has the value 0, which is not in its table", Base,
        [](Plan& p) { p.limits.repack = Repack::kInvalid; }, false},
       {"terms-are-known", "no choice of copies", "choice of copies has the value 0, which is not in its table", Base,
@@ -761,12 +786,29 @@ std::vector<Mutant> Mutants() {
       {"segments-are-canonical", "a smaller segment first", "segment 0 of 8 of shared ends at 1, derived is 2",
        ExactShared, [](Plan& p) { p.layer_classes[0].shared_expert.segment_ends[0] = 1; }, true},
       {"algorithm-fits-reduction", "an ordered sum of the transport",
-       "reduction ordered has the algorithm 'as the transport does', expected 'all-gather + rank-order sum'", Small,
-       [](Plan& p) { p.reduce_algorithm = ReduceAlgorithm::kTransport; }, true},
-      {"algorithm-fits-reduction", "a gathered sum of what is scattered",
-       "reduction ordered has the algorithm 'all-gather + rank-order sum', expected 'all-to-all of slices + rank-order "
+       "layer 0 decode: reduction ordered has the algorithm 'as the transport does', expected 'all-gather + rank-order "
        "sum'",
-       Gathering, [](Plan& p) { p.reduce_algorithm = ReduceAlgorithm::kGatherThenSum; }, true},
+       Small, [](Plan& p) { DecodeOf(p).reduce_algorithm = ReduceAlgorithm::kTransport; }, true},
+      {"algorithm-fits-reduction", "a gathered sum of what is scattered",
+       "layer 0 prefill: reduction ordered has the algorithm 'all-gather + rank-order sum', expected 'all-to-all of "
+       "slices + rank-order sum'",
+       Gathering, [](Plan& p) { PrefillOf(p).reduce_algorithm = ReduceAlgorithm::kGatherThenSum; }, true},
+      {"algorithm-fits-reduction", "an exact sum in rank order",
+       "layer 0 decode: reduction exact has the algorithm 'all-gather + rank-order sum', expected 'as the transport "
+       "does'",
+       Exact, [](Plan& p) { DecodeOf(p).reduce_algorithm = ReduceAlgorithm::kGatherThenSum; }, false},
+      {"algorithm-fits-reduction", "1 MiB more, gathered",
+       "layer 0 prefill: reduction ordered has the algorithm 'all-gather + rank-order sum', expected 'all-to-all of "
+       "slices + rank-order sum'",
+       JustExchanged, [](Plan& p) { PrefillOf(p).reduce_algorithm = ReduceAlgorithm::kGatherThenSum; }, false},
+      {"algorithm-fits-reduction", "less than 1 MiB more, exchanged",
+       "layer 0 decode: reduction ordered has the algorithm 'all-to-all of slices + rank-order sum', expected "
+       "'all-gather + rank-order sum'",
+       JustExchanged, [](Plan& p) { DecodeOf(p).reduce_algorithm = ReduceAlgorithm::kExchangeThenSum; }, false},
+      {"algorithm-fits-reduction", "a large sum of two ranks, exchanged",
+       "layer 0 prefill: reduction ordered has the algorithm 'all-to-all of slices + rank-order sum', expected "
+       "'all-gather + rank-order sum'",
+       LargeOnTwo, [](Plan& p) { PrefillOf(p).reduce_algorithm = ReduceAlgorithm::kExchangeThenSum; }, false},
       {"algorithm-fits-reduction", "an output in q8", "the output is q8, expected f32, bf16 or f16", Base,
        [](Plan& p) { p.output = Basis::kQ8; }, true},
       {"numerics-follow-reduction", "an exact sum of any backend",
@@ -832,7 +874,7 @@ std::vector<Mutant> Mutants() {
        [](Plan& p) {
          p.degrees.dense_tp = 1;
          p.limits.rank_decode_tokens = p.limits.rank_prefill_tokens = 32;
-         p.reduce_algorithm = ReduceAlgorithm::kExchangeThenSum;
+         DecodeOf(p).reduce_algorithm = PrefillOf(p).reduce_algorithm = ReduceAlgorithm::kExchangeThenSum;
        },
        false},
       {"operands-are-tied", "down reads what gate_up made",
@@ -977,6 +1019,12 @@ std::vector<Mutant> Mutants() {
        [](Plan& p) { p.memory[3].prefill_work += 1; }, false},
       {"memory-adds-up", "one byte more collective", "rank 3 collective 24961 bytes, derived are 24960", Full,
        [](Plan& p) { p.memory[3].collective += 1; }, false},
+      {"memory-adds-up", "a gathered sum that is smaller than an exchanged one, and needs more",
+       "rank 0 collective 0 bytes, derived are 4706496", JustExchanged, [](Plan& p) { p.memory[0].collective = 0; },
+       false},
+      {"memory-adds-up", "an exchanged sum that needs more than a gathered one",
+       "rank 0 collective 0 bytes, derived are 3145792", WellExchanged, [](Plan& p) { p.memory[0].collective = 0; },
+       false},
       {"memory-adds-up", "one byte more communicator", "rank 3 communicator 18 bytes, derived are 17", Full,
        [](Plan& p) { p.memory[3].communicator += 1; }, false},
       {"memory-adds-up", "one byte more capture", "rank 3 capture 14 bytes, derived are 13", Full,

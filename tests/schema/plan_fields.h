@@ -61,7 +61,7 @@ MESHSEAL_FIELDS(Collective, op, group, over_tp, over_ep)
 MESHSEAL_FIELDS(Step, kind, inputs, outputs, tensors, collectives, origin)
 MESHSEAL_FIELDS(Buffer, offset, bytes)
 MESHSEAL_FIELDS(WorkLayout, experts, columns, shared_columns, grouped_rows, arena_bytes, buffers)
-MESHSEAL_FIELDS(Program, phase, max_tokens, tile_rows, index_bits, values, steps, layouts)
+MESHSEAL_FIELDS(Program, phase, max_tokens, tile_rows, index_bits, reduce_algorithm, values, steps, layouts)
 MESHSEAL_FIELDS(LayerRange, first, last)
 MESHSEAL_FIELDS(ExpertShard, owner, local)
 MESHSEAL_FIELDS(ExpertCopy, expert, owner, local)
@@ -74,8 +74,8 @@ MESHSEAL_FIELDS(RankMemory, weights, other, repacked, staging, decode_work, pref
 MESHSEAL_FIELDS(StepPrice, tokens, weight_bytes, operations, link_bytes, between_bytes, messages, nanoseconds)
 MESHSEAL_FIELDS(Plan, compiler_version, schema_fingerprint, model_name, model_family, deployment_name, sources, mesh,
                 degrees, stage_ends, layers, hidden, attention, kv_heads, other_weights, limits, expert_placement,
-                copy_choice, reduction, exact_bound, reduce_algorithm, output, numerics, failure_scope, weight_source,
-                weight_seed, ignored_tensors, layer_classes, memory, prices, execution_fingerprint, weights_digest)
+                copy_choice, reduction, exact_bound, output, numerics, failure_scope, weight_source, weight_seed,
+                ignored_tensors, layer_classes, memory, prices, execution_fingerprint, weights_digest)
 
 #undef MESHSEAL_FIELDS
 

@@ -96,6 +96,18 @@ TEST(PlanText, SaysWhatARankHasTooMuch) {
               HasSubstr("  memory: 1.1 KiB of 1.0 KiB, 100 B TOO MUCH (0 B headroom left out)\n"));
 }
 
+TEST(PlanText, PhasesThatSumInDifferentWaysSaySo) {
+  PlanNumbers numbers;
+  numbers.ep = 4;
+  Plan plan = BuildPlan(numbers);
+  EXPECT_THAT(Listed(plan), HasSubstr("\nreduction ordered (all-gather + rank-order sum), output f32,"));
+  plan.layer_classes[0].programs[1].reduce_algorithm = ReduceAlgorithm::kExchangeThenSum;
+  EXPECT_THAT(Listed(plan), HasSubstr("\nreduction ordered (decode all-gather + rank-order sum, prefill all-to-all of "
+                                      "slices + rank-order sum), output f32,"));
+  plan.layer_classes[0].programs.clear();
+  EXPECT_THAT(Listed(plan), HasSubstr("\nreduction ordered (none), output f32,"));
+}
+
 TEST(PlanText, RanksAndLayersThatThereAreNot) {
   const Plan plan = BuildPlan({});
   const absl::Status rank = ListPlan(plan, "id", "sealed", {1, {}}).status();

@@ -293,6 +293,11 @@ std::vector<SamplePlan> ValidPlans() {
   n.shared_width = 8;
   n.reduction = Reduction::kExact;
   add("exact gathering", n);
+  n = Small();
+  n.ep = 4;
+  n.hidden = 1 << 12;
+  n.prefill_tokens = n.prefill_chunk = 100;
+  add("exchanged prefill", n);
   n = Gathering();
   n.reduction = Reduction::kFast;
   add("fast gathering", n);

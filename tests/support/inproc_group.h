@@ -47,6 +47,7 @@ class PassingCommunicator : public runtime::Communicator {
   absl::Span<const uint32_t> members() const override { return real_.members(); }
   uint32_t rank() const override { return real_.rank(); }
   absl::Status Reserve(uint64_t bytes) override { return real_.Reserve(bytes); }
+  void SetReduceAlgorithm(ReduceAlgorithm algorithm) override { real_.SetReduceAlgorithm(algorithm); }
   absl::Status AllReduceSum(absl::Span<const float> addend, const runtime::StatusLane& lane, absl::Span<float> sum,
                             runtime::StatusLane* lane_sum) override {
     return real_.AllReduceSum(addend, lane, sum, lane_sum);

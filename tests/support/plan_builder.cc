@@ -114,6 +114,17 @@ std::vector<TensorClass> Tensors(const PlanNumbers& n, bool gated) {
   return tensors;
 }
 
+// Of an ordered sum: exchanged where gathering brings a rank at least 1 MiB more, or where it is scattered.
+ReduceAlgorithm AlgorithmOf(const PlanNumbers& n, const Degrees& degrees, uint32_t tokens) {
+  if (n.reduction != Reduction::kOrdered) return ReduceAlgorithm::kTransport;
+  if (degrees.dense_tp < n.tp * n.ep) return ReduceAlgorithm::kExchangeThenSum;
+  const uint64_t ranks = uint64_t{n.tp} * n.ep;
+  const uint64_t gathered = (ranks - 1) * tokens * n.hidden * 4;
+  // 2 / ranks of it are exchanged.
+  const bool exchanges = ranks > 2 && (ranks - 2) * gathered >= ranks << 20;
+  return exchanges ? ReduceAlgorithm::kExchangeThenSum : ReduceAlgorithm::kGatherThenSum;
+}
+
 // Walks the grammar and numbers the values as it goes.
 Program BuildProgram(const PlanNumbers& n, const LayerClass& c, const Degrees& degrees, Phase phase) {
   const bool gathers = degrees.dense_tp < n.tp * n.ep;
@@ -137,6 +148,7 @@ Program BuildProgram(const PlanNumbers& n, const LayerClass& c, const Degrees& d
   program.max_tokens = phase == Phase::kDecode ? n.decode_tokens : n.prefill_chunk;
   program.tile_rows = phase == Phase::kDecode ? 0 : n.tile_rows;
   program.index_bits = 32;
+  program.reduce_algorithm = AlgorithmOf(n, degrees, program.max_tokens);
   program.values = {{ValueOrder::kToken, ValueWidth::kHidden, own, r, r, false}};
   // The first value of a new step.
   const auto add = [&](StepKind kind, std::vector<uint32_t> inputs, const std::vector<Value>& outputs) {
@@ -421,17 +433,17 @@ LayerWeights WeightsOf(const PlanNumbers& n, const LayerClass& c, const RankShap
   return weights;
 }
 
-uint64_t CollectiveBytes(const PlanNumbers& n, const Degrees& degrees, uint32_t tokens) {
+uint64_t CollectiveBytes(const PlanNumbers& n, const Degrees& degrees, const Program& program) {
   const uint64_t ranks = uint64_t{n.tp} * n.ep;
   const uint64_t dense_groups = ranks / degrees.dense_tp;
   const uint64_t element = n.reduction == Reduction::kExact ? 8 : 4;
+  const uint32_t tokens = program.max_tokens;
   const uint64_t rows = uint64_t{dense_groups > 1 ? OwnTokens(tokens, degrees) : tokens} * n.hidden;
-  if (n.reduction == Reduction::kOrdered) {
-    return (rows * 4 + 64) * ranks + (dense_groups > 1 ? rows * 4 * dense_groups : 0);
-  }
-  const uint64_t sum = (rows * element + 64) * dense_groups;
-  if (dense_groups > 1) return sum + rows * 4 * dense_groups;
-  return ranks > 1 ? sum + CeilDiv(rows, ranks) * element : sum;
+  const uint64_t slice = rows * element + 64;
+  const bool ordered = n.reduction == Reduction::kOrdered;
+  if (dense_groups > 1) return slice * (ordered ? ranks : dense_groups) + rows * 4 * dense_groups;
+  if (ranks == 1 || program.reduce_algorithm == ReduceAlgorithm::kGatherThenSum) return slice * ranks;
+  return slice + CeilDiv(rows, ranks) * element * (ordered ? ranks : 1);
 }
 
 RankMemory BuildMemory(const PlanNumbers& n, const Plan& plan, const Coordinate& at) {
@@ -457,7 +469,7 @@ RankMemory BuildMemory(const PlanNumbers& n, const Plan& plan, const Coordinate&
         if (RankShape{layout.experts, layout.columns, layout.shared_columns} != shape) continue;
         work = std::max(work, layout.arena_bytes);
       }
-      memory.collective = std::max(memory.collective, CollectiveBytes(n, plan.degrees, program.max_tokens));
+      memory.collective = std::max(memory.collective, CollectiveBytes(n, plan.degrees, program));
     }
   }
   uint64_t other = CeilDiv(n.other_weights.layers * stage_layers, n.layers);
@@ -532,9 +544,6 @@ Plan BuildPlan(const PlanNumbers& n) {
   plan.copy_choice = CopyChoice::kTokenModCopies;
   plan.reduction = n.reduction;
   plan.exact_bound = n.reduction == Reduction::kExact ? n.exact_bound : 0;
-  plan.reduce_algorithm = n.reduction != Reduction::kOrdered    ? ReduceAlgorithm::kTransport
-                          : plan.degrees.dense_tp < n.tp * n.ep ? ReduceAlgorithm::kExchangeThenSum
-                                                                : ReduceAlgorithm::kGatherThenSum;
   plan.output = n.output;
   plan.numerics = n.reduction == Reduction::kExact ? Numerics::kReference1 : Numerics::kBackendOwn;
   plan.failure_scope = n.failure_scope;

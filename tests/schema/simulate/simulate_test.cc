@@ -146,6 +146,19 @@ TEST(Simulate, ASumGathersTheAddendsOfAllOthers) {
   EXPECT_DOUBLE_EQ(simulation.phases[0].played.critical.collectives, 2e-6 + 3.0 * (8 * 16 * 4 + 64) / 1e10);
 }
 
+// Prefill's largest step decides, also for a rest of it.
+TEST(Simulate, ALargeSumExchangesSlicesAndThenTheirSums) {
+  PlanNumbers n;
+  n.priced = true;
+  n.ep = 4;
+  n.hidden = 1 << 12;
+  n.prefill_tokens = n.prefill_chunk = 100;
+  SimulationOptions options = Only(Phase::kPrefill);
+  options.tokens = 8;
+  const Simulation simulation = Played(BuildPlan(n), options);
+  EXPECT_DOUBLE_EQ(simulation.phases[0].played.critical.collectives, 2 * (2e-6 + 3.0 * (8 * 4096 * 4 + 64) / 4 / 1e10));
+}
+
 TEST(Simulate, AMeasuredLoadMakesItsRankTheSlowest) {
   PlanNumbers n;
   n.priced = true;
