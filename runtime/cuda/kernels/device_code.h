@@ -48,12 +48,36 @@ MESHSEAL_DEVICE uint32_t Warp() { return threadIdx.x / kWarpLanes; }
 // The number of this thread over a grid of one dimension.
 MESHSEAL_DEVICE uint64_t GridThread() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
+// Of a grid of GridOfRows (launch.h): this block's row, and this thread's column.
+MESHSEAL_DEVICE uint64_t GridRow() { return blockIdx.x; }
+MESHSEAL_DEVICE uint64_t GridColumn() { return uint64_t{blockIdx.y} * blockDim.x + threadIdx.x; }
+
+MESHSEAL_DEVICE bool IsFinite(float value) { return (__float_as_uint(value) & 0x7F800000u) != 0x7F800000u; }
+
 // The sum over a whole warp, the same bits on every lane: a butterfly from the outermost pair inwards. Host code that
 // gives the same bits: runtime/numerics/interleaved_sum.h.
 template <class T>
 MESHSEAL_DEVICE T WarpSum(T value) {
   for (uint32_t offset = kWarpLanes / 2; offset > 0; offset /= 2) {
     value += __shfl_xor_sync(kWholeWarp, value, static_cast<int>(offset));
+  }
+  return value;
+}
+
+// The lowest and the highest over a whole warp, on every lane; not for NaN.
+template <class T>
+MESHSEAL_DEVICE T WarpMin(T value) {
+  for (uint32_t offset = kWarpLanes / 2; offset > 0; offset /= 2) {
+    const T other = __shfl_xor_sync(kWholeWarp, value, static_cast<int>(offset));
+    value = other < value ? other : value;
+  }
+  return value;
+}
+template <class T>
+MESHSEAL_DEVICE T WarpMax(T value) {
+  for (uint32_t offset = kWarpLanes / 2; offset > 0; offset /= 2) {
+    const T other = __shfl_xor_sync(kWholeWarp, value, static_cast<int>(offset));
+    value = value < other ? other : value;
   }
   return value;
 }

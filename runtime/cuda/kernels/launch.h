@@ -24,11 +24,8 @@ cudaError_t Launch(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid
   std::tuple<Parameters...> values(std::forward<Args>(args)...);
   auto pointers = std::apply(
       [](auto&... value) { return std::array<void*, sizeof...(Parameters)>{static_cast<void*>(&value)...}; }, values);
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
+  // By place: its members gridDim and blockDim are macros under the shim.
+  const cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, nullptr, 0};
 #if defined(MESHSEAL_SIMT)
   ::simt::MakeKnown(kernel);  // how to call what is at this address
 #endif
@@ -38,6 +35,11 @@ cudaError_t Launch(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid
 // Blocks of `per_block` that hold `count` things.
 constexpr unsigned BlocksFor(uint64_t count, unsigned per_block) {
   return static_cast<unsigned>((count + per_block - 1) / per_block);
+}
+
+// Blocks of `threads` columns for each of `rows` rows.
+inline dim3 GridOfRows(uint64_t rows, uint64_t columns, unsigned threads) {
+  return dim3(static_cast<unsigned>(rows), BlocksFor(columns, threads));
 }
 
 }  // namespace meshseal::cuda

@@ -1,0 +1,243 @@
+#include "tests/simt/block.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+namespace simt {
+namespace {
+
+constexpr int kPattern = 0xFF;  // a float of these bytes is a NaN
+constexpr size_t kAlignment = 128;
+
+std::string TextOf(const Site& site) {
+  const char* slash = std::strrchr(site.file, '/');
+  std::ostringstream text;
+  text << (slash == nullptr ? site.file : slash + 1) << ":" << site.line;
+  return text.str();
+}
+
+std::string Hex(unsigned mask) {
+  std::ostringstream text;
+  text << "0x" << std::hex << mask;
+  return text.str();
+}
+
+bool Has(unsigned mask, size_t lane) { return ((mask >> lane) & 1u) != 0; }
+
+std::string TextOf(const char* what, const uint3& index) {
+  std::ostringstream text;
+  text << what << " (" << index.x << ", " << index.y << ", " << index.z << ")";
+  return text.str();
+}
+
+}  // namespace
+
+void Block::Free::operator()(void* memory) const { std::free(memory); }
+
+Block::Memory Block::FilledMemory(size_t bytes) {
+  void* memory = nullptr;
+  if (::posix_memalign(&memory, kAlignment, bytes) != 0) std::abort();  // its bytes, and not one more, are accessible
+  std::memset(memory, kPattern, bytes);
+  return Memory(memory);
+}
+
+Block::Block(const LaunchedKernel& kernel, uint3 index, uint64_t seed,
+             const std::vector<std::unique_ptr<Fiber>>& fibers)
+    : kernel_(kernel),
+      index_(index),
+      random_(seed),
+      in_order_(seed == 0),
+      prefers_warps_(seed % 2 == 0),
+      dynamic_shared_(FilledMemory(kernel.shared_bytes)) {
+  threads_.resize(size_t{kernel.block.x} * kernel.block.y * kernel.block.z);
+  ready_.assign((threads_.size() + kWarpLanes - 1) / kWarpLanes, 0);
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    Thread& thread = threads_[i];
+    thread.block = this;
+    thread.fiber = fibers[i].get();
+    thread.index.x = static_cast<unsigned>(i % kernel.block.x);
+    thread.index.y = static_cast<unsigned>(i / kernel.block.x % kernel.block.y);
+    thread.index.z = static_cast<unsigned>(i / kernel.block.x / kernel.block.y);
+    thread.fiber->Begin(&Block::ThreadMain, &thread);
+    MakeReady(i);
+  }
+}
+
+void Block::ThreadMain(void* argument) {
+  const Thread& thread = *static_cast<Thread*>(argument);
+  const LaunchedKernel& kernel = thread.block->kernel_;
+  kernel.known->call(kernel.address, kernel.arguments);
+  thread.block->Exit();
+}
+
+std::optional<std::string> Block::Run() {
+  Block* const outer = current_block;
+  current_block = this;
+  while (!error_.has_value() && exited_ < threads_.size()) {
+    if (!HasReady()) {
+      const auto waits = [](const Thread& thread) { return thread.state != State::kExited; };
+      const auto first = std::find_if(threads_.begin(), threads_.end(), waits);
+      running_ = static_cast<size_t>(first - threads_.begin());
+      std::ostringstream text;
+      text << "deadlock: " << std::count_if(threads_.begin(), threads_.end(), waits) << " threads wait for each other, "
+           << WaitingOf(running_);
+      error_ = text.str();
+      break;
+    }
+    running_ = NextToRun();
+    threads_[running_].fiber->Resume();
+  }
+  current_block = outer;
+  if (!error_.has_value()) return std::nullopt;
+  return TextOf("block", index_) + ", " + NameOf(running_) + ": " + *error_;
+}
+
+bool Block::HasReady() const {
+  return std::any_of(ready_.begin(), ready_.end(), [](unsigned lanes) { return lanes != 0; });
+}
+
+// In order; or anyone; or, where warps are preferred, anyone of the warp that ran last, as long as it can run.
+size_t Block::NextToRun() {
+  const auto warps = ready_.size();
+  size_t warp = in_order_ ? 0 : random_() % warps;
+  if (prefers_warps_ && !in_order_) {
+    const size_t last = running_ / kWarpLanes;
+    if (ready_[last] != 0) warp = last;
+  }
+  while (ready_[warp] == 0) warp = (warp + 1) % warps;
+  const unsigned first = in_order_ ? 0 : static_cast<unsigned>(random_() % kWarpLanes);
+  const auto turned = static_cast<unsigned>(std::countr_zero(std::rotr(ready_[warp], static_cast<int>(first))));
+  const unsigned lane = (turned + first) % kWarpLanes;
+  ready_[warp] &= ~(1u << lane);
+  return warp * kWarpLanes + lane;
+}
+
+void Block::MakeReady(size_t thread) {
+  threads_[thread].state = State::kReady;
+  ready_[thread / kWarpLanes] |= 1u << thread % kWarpLanes;
+}
+
+void Block::WaitForBlock(Site site) {
+  error_ = ArriveAtBlock(site);
+  running().fiber->Suspend();
+}
+
+std::optional<std::string> Block::ArriveAtBlock(Site site) {
+  if (exited_ > 0) {
+    const auto gone = std::find_if(threads_.begin(), threads_.end(),
+                                   [](const Thread& thread) { return thread.state == State::kExited; });
+    return "barrier after exits: it arrives at " + TextOf(site) + ", " +
+           NameOf(static_cast<size_t>(gone - threads_.begin())) + " has exited";
+  }
+  if (at_barrier_ == 0) first_at_barrier_ = running_;
+  if (at_barrier_ > 0 && !(threads_[first_at_barrier_].site == site)) {
+    return "divergent barriers: it arrives at " + TextOf(site) + ", " + WaitingOf(first_at_barrier_);
+  }
+  running().state = State::kAtBlockBarrier;
+  running().site = site;
+  if (++at_barrier_ == threads_.size()) {
+    at_barrier_ = 0;
+    for (size_t i = 0; i < threads_.size(); ++i) MakeReady(i);
+  }
+  return std::nullopt;
+}
+
+void Block::WaitForLanes(unsigned mask, Site site) { WaitInWarp({mask, nullptr, nullptr, 0, std::nullopt}, site); }
+
+void Block::Shuffle(unsigned mask, const void* value, void* result, size_t bytes, unsigned from, Site site) {
+  WaitInWarp({mask, value, result, bytes, from}, site);
+}
+
+void Block::Gather(unsigned mask, const void* value, void* results, size_t bytes, Site site) {
+  WaitInWarp({mask, value, results, bytes, std::nullopt}, site);
+}
+
+void Block::WaitInWarp(const WarpArrival& arrival, Site site) {
+  error_ = ArriveInWarp(arrival, site);
+  running().fiber->Suspend();
+}
+
+std::optional<std::string> Block::ArriveInWarp(const WarpArrival& arrival, Site site) {
+  const size_t self = running_;
+  const size_t warp = self / kWarpLanes * kWarpLanes;
+  const unsigned mask = arrival.mask;
+  const auto at = [&] { return " at " + TextOf(site); };
+  if (!Has(mask, self % kWarpLanes)) return "lane outside its own mask " + Hex(mask) + at();
+  if (arrival.from.has_value() && !Has(mask, *arrival.from)) {
+    return "shuffle from lane " + std::to_string(*arrival.from) + " outside the mask " + Hex(mask) + at();
+  }
+  bool all = true;
+  for (size_t lane = 0; lane < kWarpLanes; ++lane) {
+    if (!Has(mask, lane) || warp + lane == self) continue;
+    if (warp + lane >= threads_.size()) {
+      return "lane " + std::to_string(lane) + " of the mask " + Hex(mask) + " does not exist" + at();
+    }
+    const Thread& other = threads_[warp + lane];
+    if (other.state == State::kExited) {
+      return "lane " + std::to_string(lane) + " of the mask " + Hex(mask) + " has exited" + at();
+    }
+    const bool arrived = other.state == State::kInWarp && other.arrival.mask == mask;
+    if (arrived && !(other.site == site)) {
+      return "divergent warp: it arrives at " + TextOf(site) + ", " + WaitingOf(warp + lane);
+    }
+    all = all && arrived;
+  }
+  Thread& thread = threads_[self];
+  thread.state = State::kInWarp;
+  thread.site = site;
+  thread.arrival = arrival;
+  if (all) CompleteWarp(warp, mask);
+  return std::nullopt;
+}
+
+void Block::CompleteWarp(size_t warp, unsigned mask) {
+  for (size_t lane = 0; lane < kWarpLanes; ++lane) {
+    const WarpArrival& to = threads_[warp + lane].arrival;
+    if (!Has(mask, lane) || to.result == nullptr) continue;
+    if (to.from.has_value()) {
+      std::memcpy(to.result, threads_[warp + *to.from].arrival.value, to.bytes);
+      continue;
+    }
+    for (size_t from = 0; from < kWarpLanes; ++from) {
+      if (!Has(mask, from)) continue;
+      std::memcpy(static_cast<std::byte*>(to.result) + from * to.bytes, threads_[warp + from].arrival.value, to.bytes);
+    }
+  }
+  for (size_t lane = 0; lane < kWarpLanes; ++lane) {
+    if (Has(mask, lane)) MakeReady(warp + lane);
+  }
+}
+
+void Block::Exit() {
+  running().state = State::kExited;
+  ++exited_;
+  if (at_barrier_ > 0) {
+    error_ = "barrier not reached by all: it exits, " + WaitingOf(first_at_barrier_);
+    return;
+  }
+  const size_t warp = running_ / kWarpLanes * kWarpLanes;
+  for (size_t i = warp; i < std::min(warp + kWarpLanes, threads_.size()); ++i) {
+    if (threads_[i].state != State::kInWarp || !Has(threads_[i].arrival.mask, running_ % kWarpLanes)) continue;
+    error_ = "warp operation not reached by all: it exits, " + WaitingOf(i);
+    return;
+  }
+}
+
+void* Block::StaticShared(Site site, const void* type, size_t bytes) {
+  for (const SharedArray& array : static_shared_) {
+    if (array.type == type && array.site == site) return array.memory.get();
+  }
+  static_shared_.push_back({site, type, FilledMemory(bytes)});
+  return static_shared_.back().memory.get();
+}
+
+std::string Block::NameOf(size_t thread) const { return TextOf("thread", threads_[thread].index); }
+
+std::string Block::WaitingOf(size_t thread) const {
+  return NameOf(thread) + " waits at " + TextOf(threads_[thread].site);
+}
+
+}  // namespace simt
