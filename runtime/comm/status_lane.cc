@@ -1,17 +1,19 @@
 #include "runtime/comm/status_lane.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/numerics/routing_digest.h"
 #include "schema/reason.h"
-#include "schema/sha256.h"
 
 namespace meshseal::runtime {
 
-StatusLane LaneOf(uint64_t computed_slots, absl::string_view routing) {
-  const Sha256Digest digest = Sha256(routing);
+StatusLane LaneOf(uint64_t computed_slots, absl::Span<const int32_t> experts, absl::Span<const float> weights) {
+  uint64_t digests = 0;
+  for (size_t slot = 0; slot < experts.size(); ++slot) digests += DigestOfSlot(slot, experts[slot], weights[slot]);
   StatusLane lane;
   lane.computed_slots = static_cast<int64_t>(computed_slots);
   // 23 bits: the squares of 65536 ranks still sum inside an int64.
-  lane.routing_digest = digest[0] | digest[1] << 8 | (digest[2] & 0x7f) << 16;
+  static_assert(2 * kRoutingDigestBits + 16 < 63);
+  lane.routing_digest = RoutingDigest(digests);
   lane.routing_digest_square = lane.routing_digest * lane.routing_digest;
   return lane;
 }

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace meshseal::runtime {
 
@@ -22,9 +22,8 @@ struct StatusLane {
 };
 static_assert(sizeof(StatusLane) == 64);
 
-// The lane of a rank whose step was valid so far. `routing` are the bytes of the ids and weights it computed
-// with.
-StatusLane LaneOf(uint64_t computed_slots, absl::string_view routing);
+// The lane of a rank whose step was valid so far. `experts` and `weights`: the routing that it computed with, by slot.
+StatusLane LaneOf(uint64_t computed_slots, absl::Span<const int32_t> experts, absl::Span<const float> weights);
 
 // sum += lane, field by field.
 void AddLane(const StatusLane& lane, StatusLane* sum);

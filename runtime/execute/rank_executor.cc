@@ -117,8 +117,7 @@ absl::Status RankExecutor::RunCollective(const StepFrame& frame, const StepOutpu
   const absl::Span<const float> weights = frame.ExpertWeights(frame.RoutingPlace());
   StatusLane lane;
   if (cause.ok()) {
-    lane = LaneOf(frame.counters()->down_slots,
-                  absl::string_view(reinterpret_cast<const char*>(ids.data()), shape.slots() * 8));
+    lane = LaneOf(frame.counters()->down_slots, ids, weights);
     // The plan lets later values take the routing's place.
     if (!output.expert_ids.empty()) std::copy(ids.begin(), ids.end(), output.expert_ids.begin());
     if (!output.expert_weights.empty()) std::copy(weights.begin(), weights.end(), output.expert_weights.begin());

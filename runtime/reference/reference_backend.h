@@ -1,7 +1,8 @@
 // The reference backend: the definition of what every step computes, written to be read. One file per step.
 //
-// A dot product adds float64 products in index order and rounds once to float32; see dot.h. All else is
-// float32 unless a step's file says otherwise. Nothing is parallel, nothing is blocked. This is the numerics contract
+// A dot product adds float64 products in index order and rounds once to float32; see dot.h. Functions are those of
+// numerics/exact_functions.h, sums over experts have the order of numerics/interleaved_sum.h. All else is float32
+// unless a step's file says otherwise. Nothing is parallel, nothing is blocked. This is the numerics contract
 // "reference-1".
 #ifndef MESHSEAL_RUNTIME_REFERENCE_REFERENCE_BACKEND_H_
 #define MESHSEAL_RUNTIME_REFERENCE_REFERENCE_BACKEND_H_

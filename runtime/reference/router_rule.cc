@@ -1,12 +1,14 @@
 #include "runtime/reference/router_rule.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <limits>
 #include <numeric>
 #include <utility>
+
+#include "runtime/numerics/interleaved_sum.h"
+#include "runtime/numerics/router_scores.h"
 
 namespace meshseal::runtime {
 namespace {
@@ -31,29 +33,20 @@ std::vector<int32_t> TopK(absl::Span<const float> ranks, uint32_t k) {
 
 // Softmax over the logits of `experts`, in their order, the largest logit subtracted.
 std::vector<double> Softmax(absl::Span<const float> logits, absl::Span<const int32_t> experts) {
-  const auto logit = [&](int32_t expert) { return static_cast<double>(logits[Index(expert)]); };
-  double largest = logit(experts.front());
-  for (const int32_t expert : experts) largest = std::max(largest, logit(expert));
+  float largest = logits[Index(experts.front())];
+  for (const int32_t expert : experts) largest = std::max(largest, logits[Index(expert)]);
   std::vector<double> scores;
-  double sum = 0;
-  for (const int32_t expert : experts) {
-    scores.push_back(std::exp(logit(expert) - largest));
-    sum += scores.back();
-  }
+  for (const int32_t expert : experts) scores.push_back(SoftmaxTerm(logits[Index(expert)], largest));
+  const double sum = InterleavedSum(scores);
   for (double& score : scores) score /= sum;
   return scores;
 }
-
-double Softplus(double value) { return value > 20 ? value : std::log1p(std::exp(value)); }
 
 // The scores of `experts`, in their order; a softmax is over them alone.
 std::vector<double> ScoresOf(Scoring scoring, absl::Span<const float> logits, absl::Span<const int32_t> experts) {
   if (scoring == Scoring::kSoftmax) return Softmax(logits, experts);
   std::vector<double> scores;
-  for (const int32_t expert : experts) {
-    const auto logit = static_cast<double>(logits[Index(expert)]);
-    scores.push_back(scoring == Scoring::kSigmoid ? 1 / (1 + std::exp(-logit)) : std::sqrt(Softplus(logit)));
-  }
+  for (const int32_t expert : experts) scores.push_back(ScoreOf(scoring, logits[Index(expert)]));
   return scores;
 }
 
@@ -80,52 +73,29 @@ void KeepGroups(const RouterGroups& groups, std::vector<float>& ranks) {
 }
 
 Selection Weigh(const Router& router, std::vector<int32_t> experts, absl::Span<const double> scores) {
-  double divisor = 1;
-  const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
-  switch (router.renormalize) {
-    case Renormalize::kSum:
-      divisor = sum;
-      break;
-    case Renormalize::kSumPlus:
-      divisor = sum + static_cast<double>(router.guard);
-      break;
-    case Renormalize::kSumFloor:
-      divisor = std::max(sum, static_cast<double>(router.guard));
-      break;
-    case Renormalize::kNone:
-    case Renormalize::kInvalid:  // the meaning gate refuses it
-      break;
-  }
+  const double sum = InterleavedSum(scores);
   Selection selection;
   selection.experts = std::move(experts);
-  for (const double score : scores) {
-    selection.weights.push_back(static_cast<float>(score / divisor * static_cast<double>(router.scale)));
-  }
+  for (const double score : scores) selection.weights.push_back(WeightOf(router, score, sum));
   return selection;
 }
 
 // One expert after the other: the highest logit of those left, weighed by a softmax over the left ones whose logit is
 // near it. Source: the inference form of Phi-3.5-MoE's router.
 Selection SelectBySparsemixer(const Router& router, absl::Span<const float> logits, uint32_t k) {
-  const double reach = 2 * static_cast<double>(router.epsilon);
   std::vector<float> left(logits.begin(), logits.end());
   std::vector<int32_t> experts;
   std::vector<double> scores;
   for (uint32_t j = 0; j < k; ++j) {
     const int32_t best = TopK(left, 1).front();
-    const auto highest = static_cast<double>(left[Index(best)]);
-    std::vector<int32_t> near;
-    for (const int32_t expert : AllOf(left.size())) {
-      if (left[Index(expert)] == kExcluded) continue;
-      const auto logit = static_cast<double>(left[Index(expert)]);
-      // A zero scale means that both are zero, and so equal.
-      const double scale = std::max(std::abs(logit), highest);
-      if (logit == highest || (highest - logit) / scale <= reach) near.push_back(expert);
+    const float highest = left[Index(best)];
+    std::vector<double> terms(left.size(), 0);
+    for (size_t expert = 0; expert < left.size(); ++expert) {
+      const float logit = left[expert];
+      if (logit != kExcluded && IsNear(router, logit, highest)) terms[expert] = SoftmaxTerm(logit, highest);
     }
-    const std::vector<double> shares = Softmax(left, near);
-    const auto place = std::find(near.begin(), near.end(), best) - near.begin();
     experts.push_back(best);
-    scores.push_back(shares[static_cast<size_t>(place)]);
+    scores.push_back(terms[Index(best)] / InterleavedSum(terms));
     left[Index(best)] = kExcluded;
   }
   return Weigh(router, std::move(experts), scores);

@@ -1,8 +1,9 @@
 // The rule by which a token selects its experts, from its router logits on: scores, groups, top-k, weights.
 //
-// What is compared is float32, as models store scores, and of equals the lower index is taken; sums and functions are
-// float64 and rounded once. Excluded experts score minus infinity. The families' rules: manifests/LANGUAGE.md,
-// "Router".
+// What is compared is float32, as models store scores, and of equals the lower index is taken; functions are float64
+// and those of numerics/exact_functions.h; sums are float64 in the order of numerics/interleaved_sum.h, over the
+// experts of the softmax or the chosen ones, in their order (sparsemixer: by expert). A weight is rounded once.
+// Excluded experts score minus infinity. The families' rules: manifests/LANGUAGE.md, "Router".
 #ifndef MESHSEAL_RUNTIME_REFERENCE_ROUTER_RULE_H_
 #define MESHSEAL_RUNTIME_REFERENCE_ROUTER_RULE_H_
 

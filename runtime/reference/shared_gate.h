@@ -2,15 +2,14 @@
 #ifndef MESHSEAL_RUNTIME_REFERENCE_SHARED_GATE_H_
 #define MESHSEAL_RUNTIME_REFERENCE_SHARED_GATE_H_
 
-#include <cmath>
-
 #include "absl/types/span.h"
+#include "runtime/numerics/router_scores.h"
 #include "runtime/reference/dot.h"
 
 namespace meshseal::runtime {
 
 inline float SharedGateOf(absl::Span<const float> gate, absl::Span<const float> x) {
-  return static_cast<float>(1 / (1 + std::exp(-static_cast<double>(Dot(x, gate)))));
+  return static_cast<float>(Sigmoid(static_cast<double>(Dot(x, gate))));
 }
 
 }  // namespace meshseal::runtime

@@ -1,7 +1,6 @@
 #include "runtime/session/local_facts.h"
 
 #include <fcntl.h>
-#include <gnu/libc-version.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -92,17 +91,6 @@ std::string BuildText() {
                       "\navx2 ", YesNo(kAvx2), "\n");
 }
 
-// glibc has variants of libm's functions for processors with FMA and AVX2, which round differently; ranks route
-// redundantly, so a last bit may select another expert.
-std::string NumericsText() {
-  std::string lines = absl::StrCat("glibc ", ::gnu_get_libc_version(), "\n");
-#if defined(__x86_64__)
-  absl::StrAppend(&lines, "processor-fma ", YesNo(__builtin_cpu_supports("fma")), "\nprocessor-avx2 ",
-                  YesNo(__builtin_cpu_supports("avx2")), "\n");
-#endif
-  return lines;
-}
-
 }  // namespace
 
 std::optional<uint64_t> AvailableMemory(absl::string_view meminfo) {
@@ -129,7 +117,6 @@ absl::StatusOr<LocalFacts> CollectLocalFacts() {
   if (!available.has_value()) return Refuse(Reason::kUsage, absl::StrCat(kMeminfo, ": no line MemAvailable"));
   facts.free_memory = *available;
   facts.build = BuildText();
-  facts.numerics = NumericsText();
   facts.environment = ComparedEnvironment(ProcessVariables());
   if (::getentropy(facts.nonce.data(), facts.nonce.size()) != 0) {
     return Refuse(Reason::kUsage, absl::StrCat("getentropy: ", std::generic_category().message(errno)));

@@ -21,7 +21,6 @@ struct LocalFacts {
   Sha256Digest machine{};    // of its boot id: the same for all processes of a machine, also in containers
   uint64_t free_memory = 0;  // bytes that the host can give without swapping
   std::string build;         // lines: version, compiler and what of its options changes results
-  std::string numerics;      // lines: what libm computes with
   std::string environment;   // lines: ComparedEnvironment of this process
   Nonce nonce{};             // fresh
 };

@@ -117,8 +117,7 @@ RankStatement StatementOf(const SealedPlan& sealed, uint32_t rank, const RankFac
   text(PreflightField::kPlanId, PlanText(sealed));
   record.plan_id = sealed.id();
   record.execution_fingerprint = plan.execution_fingerprint;
-  record.numerics =
-      text(PreflightField::kNumerics, absl::StrCat("contract ", WordOf(plan.numerics), "\n", facts.local.numerics));
+  record.numerics = text(PreflightField::kNumerics, absl::StrCat("contract ", WordOf(plan.numerics), "\n"));
   record.world = static_cast<uint32_t>(plan.mesh.rank_slots.size());
   record.backend = NameOf<16>(facts.backend);
   record.mpi_version = NameOf<64>(facts.mpi_version);

@@ -66,7 +66,6 @@ RankFacts FactsOf(const Plan& plan, uint32_t rank) {
   facts.local.machine = Sha256(facts.local.host);
   facts.local.free_memory = uint64_t{1} << 40;
   facts.local.build = "version 0.1.0\ncompiler GCC 12.2.0\n";
-  facts.local.numerics = "glibc 2.36\n";
   facts.local.environment = "NCCL_ALGO Ring\nOMP_NUM_THREADS 4\n";
   facts.local.nonce = {static_cast<uint8_t>(rank + 1)};
   facts.backend = "reference";
