@@ -128,13 +128,14 @@ TEST_F(LayoutSearchTest, TheDecodePriceIsTheSumOfItsParts) {
   const double other = 2915.0 * 1024 * 1024 / 8 + 48 * 2 * 128 * 2048 * 2.0 / 2;
   const double bytes = 48 * (128.0 * 2048 * 2 + active * 3 * 768 * 2048 * 2) + other;
   EXPECT_NEAR(static_cast<double>(decode.weight_bytes) / bytes, 1, 1e-6);
-  // Each of 8 ranks gets the addends of 7 others, and sums attention in a ring: 2 x 7/8 of 64 rows of bf16.
-  const double gathered = 48 * 7 * (64.0 * 2048 * 4 + 64);
+  // Gathering would bring each of 8 ranks 3.5 MiB, so slices are exchanged and their sums gathered: 2 x 7/8 of 64 rows.
+  // Attention is summed in a ring, in bf16, which brings as many rows.
+  const double exchanged = 48 * 2 * 7.0 / 8 * (64.0 * 2048 * 4 + 64);
   const double summed = 48 * 2 * 7.0 / 8 * 64 * 2048 * 2;
-  EXPECT_NEAR(static_cast<double>(decode.link_bytes) / (gathered + summed), 1, 1e-6);
+  EXPECT_NEAR(static_cast<double>(decode.link_bytes) / (exchanged + summed), 1, 1e-6);
   EXPECT_EQ(decode.between_bytes, 0u);
-  EXPECT_EQ(decode.messages, 48u * 3);
-  const double seconds = bytes / 4800e9 + (gathered + summed) / 450e9 + 48 * 3 * 3e-6;
+  EXPECT_EQ(decode.messages, 48u * 4);
+  const double seconds = bytes / 4800e9 + (exchanged + summed) / 450e9 + 48 * 4 * 3e-6;
   EXPECT_NEAR(static_cast<double>(decode.nanoseconds) * 1e-9 / seconds, 1, 1e-6);
 }
 
