@@ -8,4 +8,13 @@
 #define MESHSEAL_HOST_DEVICE
 #endif
 
+// In front of a loop of constant length. Unrolled, a device keeps the arrays that it indexes in registers.
+#if defined(__CUDACC__)
+#define MESHSEAL_UNROLL _Pragma("unroll")
+#define MESHSEAL_NO_UNROLL _Pragma("unroll 1")
+#else
+#define MESHSEAL_UNROLL
+#define MESHSEAL_NO_UNROLL
+#endif
+
 #endif  // MESHSEAL_RUNTIME_HOST_DEVICE_H_

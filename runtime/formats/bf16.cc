@@ -1,11 +1,8 @@
-// bf16: one element a block.
+#include "runtime/formats/bf16.h"
+
 #include <cstddef>
 
-#include "runtime/formats/block_bits.h"
-
 namespace meshseal::runtime {
-
-void DecodeBf16(const std::byte* block, float* out) { *out = Bf16ToFloat(HalfBits(block, 0)); }
 
 const char* FaultOfBf16(const std::byte*) { return nullptr; }
 

@@ -1,14 +1,14 @@
-// Bits and numbers inside a block; internal to runtime/formats.
+// Bits and numbers inside a block; internal to runtime/formats. What reads is for host and device.
 #ifndef MESHSEAL_RUNTIME_FORMATS_BLOCK_BITS_H_
 #define MESHSEAL_RUNTIME_FORMATS_BLOCK_BITS_H_
 
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/host_device.h"
 #include "schema/float_bits.h"
 
 namespace meshseal::runtime {
@@ -16,16 +16,74 @@ namespace meshseal::runtime {
 static_assert(std::endian::native == std::endian::little, "blocks are little-endian and decoded in place");
 
 // Byte `at` of a block, as a number.
-inline unsigned ByteAt(const std::byte* block, size_t at) { return std::to_integer<unsigned>(block[at]); }
-inline void SetByte(std::byte* block, size_t at, unsigned value) { block[at] = static_cast<std::byte>(value); }
-inline int SignedByteAt(const std::byte* block, size_t at) { return static_cast<int8_t>(ByteAt(block, at)); }
-
-inline uint16_t HalfBits(const std::byte* block, size_t at) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, block + at, sizeof(bits));
-  return bits;
+MESHSEAL_HOST_DEVICE inline unsigned ByteAt(const std::byte* block, size_t at) {
+  return static_cast<unsigned>(block[at]);
 }
-inline double F16At(const std::byte* block, size_t at) { return static_cast<double>(F16ToFloat(HalfBits(block, at))); }
+inline void SetByte(std::byte* block, size_t at, unsigned value) { block[at] = static_cast<std::byte>(value); }
+MESHSEAL_HOST_DEVICE inline int SignedByteAt(const std::byte* block, size_t at) {
+  return static_cast<int8_t>(ByteAt(block, at));
+}
+
+// The T at `bytes`, which lie at a multiple of kAlignment. A device reads as much at once as that allows; 1 is any
+// place.
+template <class T, uint32_t kAlignment>
+MESHSEAL_HOST_DEVICE inline T LoadAs(const std::byte* bytes) {
+  T value{};
+#if defined(__CUDA_ARCH__)
+  if constexpr (kAlignment >= sizeof(T)) {
+    value = *reinterpret_cast<const T*>(bytes);
+  } else if constexpr (kAlignment == 4) {
+    for (size_t i = 0; i < sizeof(T) / 4; ++i) {
+      value |= T{*reinterpret_cast<const uint32_t*>(bytes + 4 * i)} << (32 * i);
+    }
+  } else if constexpr (kAlignment == 2) {
+    for (size_t i = 0; i < sizeof(T) / 2; ++i) {
+      value |= static_cast<T>(T{*reinterpret_cast<const uint16_t*>(bytes + 2 * i)} << (16 * i));
+    }
+  } else {
+    for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<T>(ByteAt(bytes, i)) << (8 * i));
+  }
+#else
+  std::memcpy(&value, bytes, sizeof(value));
+#endif
+  return value;
+}
+
+// The number of a half at `at`.
+template <uint32_t kAlignment = 1>
+MESHSEAL_HOST_DEVICE inline float F16At(const std::byte* block, size_t at) {
+  return F16ToFloat(LoadAs<uint16_t, kAlignment>(block + at));
+}
+
+// Eight bytes, and what they hold for eight neighbours: a byte for each.
+template <uint32_t kAlignment>
+MESHSEAL_HOST_DEVICE inline uint64_t EightBytesAt(const std::byte* block, size_t at) {
+  return LoadAs<uint64_t, kAlignment>(block + at);
+}
+MESHSEAL_HOST_DEVICE inline unsigned ByteOf(uint64_t eight, uint32_t i) {
+  return static_cast<unsigned>(eight >> (8 * i)) & 0xFFu;
+}
+
+// Of each of eight bytes its lower four bits, or the upper ones.
+MESHSEAL_HOST_DEVICE inline uint64_t NibblesOf(uint64_t eight, bool upper) {
+  return (upper ? eight >> 4 : eight) & 0x0F0F0F0F0F0F0F0Fu;
+}
+// Of each of eight bytes two bits, from bit `shift` on.
+MESHSEAL_HOST_DEVICE inline uint64_t PairsOf(uint64_t eight, uint32_t shift) {
+  return (eight >> shift) & 0x0303030303030303u;
+}
+
+// The lower four bits of a byte, or the upper ones.
+MESHSEAL_HOST_DEVICE inline unsigned Nibble(unsigned byte, bool upper) { return upper ? byte >> 4 : byte & 15u; }
+
+// a * b - c. The product has to be exact, so that it does not matter whether it is rounded.
+MESHSEAL_HOST_DEVICE inline float ProductLess(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return fmaf(a, b, -c);
+#else
+  return a * b - c;
+#endif
+}
 
 // Writes 2^exponent, at least -24, as a half.
 inline void SetHalf(std::byte* block, size_t at, int exponent) {
@@ -33,9 +91,6 @@ inline void SetHalf(std::byte* block, size_t at, int exponent) {
   SetByte(block, at, static_cast<unsigned>(bits) & 0xFFu);
   SetByte(block, at + 1, static_cast<unsigned>(bits) >> 8);
 }
-
-// The lower four bits of a byte, or the upper ones.
-inline unsigned Nibble(unsigned byte, bool upper) { return upper ? byte >> 4 : byte & 15u; }
 
 inline constexpr const char* kScaleNotFinite = "its scale is not finite";
 
@@ -54,26 +109,39 @@ struct ScaleAndMin {
   unsigned scale = 0;
   unsigned min = 0;
 };
-inline ScaleAndMin SixBits(const std::byte* packed, size_t j) {
+MESHSEAL_HOST_DEVICE inline ScaleAndMin SixBits(const std::byte* packed, size_t j) {
   if (j < 4) return {ByteAt(packed, j) & 63u, ByteAt(packed, j + 4) & 63u};
   const unsigned low = ByteAt(packed, j + 4);
   return {(low & 15u) | ((ByteAt(packed, j - 4) >> 6) << 4), (low >> 4) | ((ByteAt(packed, j) >> 6) << 4)};
 }
 
-// The values of iq4_nl's and iq4_xs's codes.
-inline constexpr std::array<int, 16> kNonLinear = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                   1,    13,   25,  38,  53,  69,  89,  113};
+// 2^(code - 127), E8M0. Code 255, which is no number, gives infinity.
+MESHSEAL_HOST_DEVICE inline float E8M0(unsigned code) {
+  return std::bit_cast<float>(code == 0 ? 0x00400000u : code << 23);
+}
 
-// The values of E2M1's codes.
-inline constexpr std::array<double, 16> kE2M1 = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
+// The value of a code of iq4_nl and iq4_xs. The table is two constants, of which a device keeps nothing in memory.
+MESHSEAL_HOST_DEVICE inline float NonLinear(unsigned code) {
+  // -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+  constexpr uint64_t kLow = 0xF6EADDCFBFAD9881u;
+  constexpr uint64_t kHigh = 0x7159453526190D01u;
+  return static_cast<float>(static_cast<int8_t>(ByteOf(code < 8 ? kLow : kHigh, code % 8)));
+}
+
+// The value of a code of E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and the same with a sign.
+MESHSEAL_HOST_DEVICE inline float E2M1(unsigned code) {
+  constexpr uint64_t kDoubled = 0x0C08060403020100u;
+  const float magnitude = 0.5f * static_cast<float>(ByteOf(kDoubled, code % 8));
+  return code < 8 ? magnitude : -magnitude;
+}
 
 // E4M3 without infinities ("FN"): 1 sign, 4 exponent and 3 mantissa bits. Code 0x7F, either sign, is NaN.
-inline double E4M3(unsigned code) {
+MESHSEAL_HOST_DEVICE inline float E4M3(unsigned code) {
   const unsigned exponent = (code >> 3) & 15u;
   const unsigned mantissa = code & 7u;
-  if (exponent == 15 && mantissa == 7) return std::nan("");
-  const double value =
-      exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, static_cast<int>(exponent) - 10);
+  if (exponent == 15 && mantissa == 7) return std::bit_cast<float>(0x7FC00000u);
+  const float value = exponent == 0 ? static_cast<float>(mantissa) * 0x1p-9f
+                                    : std::bit_cast<float>((exponent + 120) << 23 | mantissa << 20);
   return (code & 0x80u) != 0 ? -value : value;
 }
 

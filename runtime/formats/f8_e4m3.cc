@@ -1,11 +1,8 @@
-// f8_e4m3: one element a block; its scales are a tensor of their own.
+#include "runtime/formats/f8_e4m3.h"
+
 #include <cstddef>
 
-#include "runtime/formats/block_bits.h"
-
 namespace meshseal::runtime {
-
-void DecodeF8E4M3(const std::byte* block, float* out) { *out = static_cast<float>(E4M3(ByteAt(block, 0))); }
 
 const char* FaultOfF8E4M3(const std::byte*) { return nullptr; }
 

@@ -2,52 +2,48 @@
 
 #include <array>
 
+#include "runtime/formats/format_elements.h"
+
 namespace meshseal::runtime {
 
-// Three for each row, in the file named after it.
-#define MESHSEAL_FORMAT(dtype, Name)                     \
-  void Decode##Name(const std::byte* block, float* out); \
-  const char* FaultOf##Name(const std::byte* block);     \
+// Two for each row, in the file named after it.
+#define MESHSEAL_ELEMENT_FORMAT(dtype, Name)         \
+  const char* FaultOf##Name(const std::byte* block); \
   void Tame##Name(std::byte* block);
+#define MESHSEAL_BLOCK_FORMAT MESHSEAL_ELEMENT_FORMAT
 #include "runtime/formats/formats.def"
-#undef MESHSEAL_FORMAT
+#undef MESHSEAL_BLOCK_FORMAT
+#undef MESHSEAL_ELEMENT_FORMAT
 
 namespace {
 
-struct BlockSize {
-  uint64_t bytes;
-  uint64_t elements;
-};
-constexpr BlockSize SizeOf(DType dtype) {
-  switch (dtype) {
-#define MESHSEAL_DTYPE(enumerator, value, name, safetensors, gguf, bits, elements, packed, weight) \
-  case DType::enumerator:                                                                          \
-    return {(bits) / 8, elements};
-#define MESHSEAL_REFUSED_DTYPE(safetensors)
-#include "schema/dtypes.def"
-#undef MESHSEAL_REFUSED_DTYPE
-#undef MESHSEAL_DTYPE
-    case DType::kInvalid:
-      break;
-  }
-  return {0, 0};
-}
-
-template <DType dtype, void (*Decode)(const std::byte*, float*)>
+template <DType dtype>
 void DecodeBlocks(const std::byte* blocks, uint64_t count, float* out) {
-  for (uint64_t i = 0; i < count; ++i) Decode(blocks + i * SizeOf(dtype).bytes, out + i * SizeOf(dtype).elements);
+  using Elements = FormatElements<dtype>;
+  constexpr BlockSize kBlock = Elements::kBlock;
+  for (uint64_t i = 0; i < count; ++i) {
+    if constexpr (kBlock.elements == 1) {
+      out[i] = Elements::One(blocks + i * kBlock.bytes);
+    } else {
+      for (uint32_t j = 0; j < kBlock.elements; j += 8) {
+        Elements::Eight(blocks + i * kBlock.bytes, j, out + i * kBlock.elements + j);
+      }
+    }
+  }
 }
 
 constexpr std::array kFormats = {
-#define MESHSEAL_FORMAT(dtype, Name)                 \
-  Format{DType::dtype,                               \
-         SizeOf(DType::dtype).elements,              \
-         SizeOf(DType::dtype).bytes,                 \
-         &DecodeBlocks<DType::dtype, &Decode##Name>, \
-         &FaultOf##Name,                             \
+#define MESHSEAL_ELEMENT_FORMAT(dtype, Name) \
+  Format{DType::dtype,                       \
+         SizeOfBlock(DType::dtype).elements, \
+         SizeOfBlock(DType::dtype).bytes,    \
+         &DecodeBlocks<DType::dtype>,        \
+         &FaultOf##Name,                     \
          &Tame##Name},
+#define MESHSEAL_BLOCK_FORMAT MESHSEAL_ELEMENT_FORMAT
 #include "runtime/formats/formats.def"
-#undef MESHSEAL_FORMAT
+#undef MESHSEAL_BLOCK_FORMAT
+#undef MESHSEAL_ELEMENT_FORMAT
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // How the blocks of each weight format become float32; the table is formats.def, sizes are those of schema/dtypes.def.
 //
-// Every element is a product, or a difference of two products, that float64 holds exactly: it is rounded once, so all
-// machines and orders of evaluation give the same bits. Layouts: GGUF's block structures, the OCP microscaling formats.
+// Every element is an exact product, or the difference of two that is rounded once, so all machines and orders of
+// evaluation give the same bits; format_elements.h says why. Layouts: GGUF's block structures, the OCP microscaling
+// formats.
 #ifndef MESHSEAL_RUNTIME_FORMATS_FORMAT_H_
 #define MESHSEAL_RUNTIME_FORMATS_FORMAT_H_
 

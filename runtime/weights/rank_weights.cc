@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/formats/format.h"
 #include "runtime/program/rank_facts.h"
+#include "runtime/weights/scaled_element.h"
 #include "schema/checked_math.h"
 #include "schema/dtype.h"
 #include "schema/meaning/shape_facts.h"
@@ -137,7 +138,7 @@ struct LocalScales {
 
 // Why a scale may not be used; null for a good one.
 const char* FaultOfScale(DType dtype, const std::byte* scale) {
-  const double value = ScaleValue(dtype, scale);
+  const float value = ScaleValue(dtype, scale);
   const bool power = dtype == DType::kF8E8M0 || dtype == DType::kU8;
   if (power ? std::to_integer<unsigned>(*scale) == 255 : !std::isfinite(value)) return "it is not finite";
   return dtype == DType::kF8E4M3 && std::signbit(value) ? "it has a sign" : nullptr;

@@ -16,7 +16,7 @@ namespace meshseal::runtime {
 void DecodeRow(DType dtype, const std::byte* bytes, absl::Span<float> out);
 
 // A view of the scales that a matrix's elements are multiplied with or divided by: one for each block of rows and
-// columns, or one for all.
+// columns, or one for all. scaled_element.h applies them.
 struct WeightScales {
   DType dtype = DType::kInvalid;  // f32, f16, bf16, f8_e4m3, f8_e8m0 or u8, which stands for f8_e8m0; invalid: none
   ScaleApplies applies = ScaleApplies::kInvalid;
@@ -28,13 +28,7 @@ struct WeightScales {
   uint64_t row_bytes = 0;     // from a scale to the one of the next rows
   uint64_t column_bytes = 0;  // and of the next columns
   const std::byte* data = nullptr;
-
-  // `value`, which is the matrix's element there, with its scale; itself where there are none.
-  double Scaled(double value, uint32_t row, uint32_t column) const;
 };
-
-// A scale as a number.
-double ScaleValue(DType dtype, const std::byte* bytes);
 
 // A view. Its bytes are immutable once loaded, so it may be read from several threads.
 struct WeightMatrix {

@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/formats/block_bits.h"
 #include "runtime/formats/format.h"
 #include "schema/dtype.h"
 #include "tests/support/test_data.h"
@@ -95,6 +98,39 @@ TEST(Formats, F32IsTakenAsItStands) {
   float out[3] = {};
   FindFormat(DType::kF32)->decode(reinterpret_cast<const std::byte*>(values), 3, out);
   EXPECT_EQ(std::memcmp(values, out, sizeof(values)), 0);
+}
+
+// What format_elements.h says of float32: of the widest format with minima and of the widest without, for halves whose
+// significant bits and exponents are at their ends.
+TEST(Formats, Float32RoundsWhereFloat64Does) {
+  std::vector<float> halves;
+  for (const unsigned bits : {0x0001u, 0x03FFu, 0x0400u, 0x07FFu, 0x3C00u, 0x3555u, 0x5A5Bu, 0x7BFFu}) {
+    halves.push_back(F16ToFloat(static_cast<uint16_t>(bits)));
+    halves.push_back(-halves.back());
+  }
+  size_t different = 0;
+  for (const float d : halves) {
+    for (const float dmin : halves) {
+      for (int scale = 0; scale < 64; ++scale) {
+        for (const int min : {0, 1, 31, 32, 33, 62, 63}) {
+          for (const int code : {0, 1, 2, 15, 16, 21, 30, 31}) {
+            const auto number = [](int of) { return static_cast<float>(of); };
+            const float in_float32 = ProductLess(d * number(scale), number(code), dmin * number(min));
+            const double in_float64 = double{d} * scale * code - double{dmin} * min;
+            if (!IsSame(in_float32, static_cast<float>(in_float64))) ++different;
+          }
+        }
+      }
+    }
+    for (int scale = -128; scale < 128; ++scale) {
+      for (int code = -127; code < 128; ++code) {
+        if (std::abs(scale) > 32 && std::abs(code) > 32) continue;  // q6_k has these scales, iq4_xs these codes
+        const float in_float32 = d * static_cast<float>(scale) * static_cast<float>(code);
+        if (double{in_float32} != double{d} * scale * code) ++different;
+      }
+    }
+  }
+  EXPECT_EQ(different, 0u);
 }
 
 // A block of zeros with the bytes at `at` set.

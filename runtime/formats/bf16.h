@@ -1,0 +1,17 @@
+// bf16: one element a block.
+#ifndef MESHSEAL_RUNTIME_FORMATS_BF16_H_
+#define MESHSEAL_RUNTIME_FORMATS_BF16_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/formats/block_bits.h"
+
+namespace meshseal::runtime {
+
+// The number that an element's bits stand for.
+MESHSEAL_HOST_DEVICE inline float NumberOfBf16(uint32_t bits) { return Bf16ToFloat(static_cast<uint16_t>(bits)); }
+
+}  // namespace meshseal::runtime
+
+#endif  // MESHSEAL_RUNTIME_FORMATS_BF16_H_
