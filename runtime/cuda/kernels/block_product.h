@@ -159,8 +159,8 @@ MESHSEAL_DEVICE void LanesProduct(const DeviceMatrix& matrix, uint32_t first_row
     StageOperands<Shape>(basis, chunk, columns, live, load, staged);
     __syncthreads();
     if (own >= rows) continue;
-    WithReader(matrix,
-               [&](const auto& reader) { AddChunk<Shape>(reader, rows, columns, own, chunk, live, staged, sums); });
+    WithReader<Shape::kKind>(
+        matrix, [&](const auto& reader) { AddChunk<Shape>(reader, rows, columns, own, chunk, live, staged, sums); });
   }
   if (own >= rows) return;
   MESHSEAL_UNROLL
@@ -238,7 +238,7 @@ MESHSEAL_DEVICE void ReferenceProduct(const DeviceMatrix& matrix, uint32_t first
     __syncthreads();
     StageOperands<Shape>(basis, chunk, columns, live, load, staged);
     if (warp_row < rows) {
-      WithReader(matrix, [&](const auto& reader) {
+      WithReader<Shape::kKind>(matrix, [&](const auto& reader) {
         StageWeights<Shape>(reader, rows, columns, warp_row, chunk, weights[Warp()]);
       });
     }

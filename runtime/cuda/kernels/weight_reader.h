@@ -7,6 +7,7 @@
 
 #include "runtime/cuda/kernels/device_code.h"
 #include "runtime/cuda/kernels/device_matrix.h"
+#include "runtime/cuda/kernels/product_kind.h"
 
 namespace meshseal::cuda {
 
@@ -50,49 +51,53 @@ struct ScaledF8Reader {
   }
 };
 
-// Codes of E2M1 in eights, four bytes, whose neighbours share their scales.
+// Codes of E2M1 in eights, four bytes, whose neighbours share their scales: one, or two of which the first gives a
+// product that float32 holds.
 struct PackedReader {
   static constexpr bool kIsSmall = true;
   const DeviceMatrix& matrix;
 
   MESHSEAL_DEVICE static bool Reads(const DeviceMatrix& matrix) {
     return matrix.packed && (reinterpret_cast<uint64_t>(matrix.data) | matrix.row_bytes) % 4 == 0 &&
-           matrix.scale.dtype != DType::kInvalid && matrix.scale.is_of_eight() && matrix.scale_2.is_of_eight();
+           matrix.scale.is_of_eight() && matrix.scale_2.is_of_eight() &&
+           matrix.scale.applies == ScaleApplies::kMultiply &&
+           (matrix.scale_2.dtype == DType::kInvalid ? matrix.scale.dtype != DType::kInvalid
+                                                    : matrix.scale.dtype == DType::kF8E4M3);
   }
   MESHSEAL_DEVICE void Eight(uint32_t row, uint32_t column, float* out) const {
     const auto codes = runtime::LoadAs<uint32_t, 4>(matrix.data + row * matrix.row_bytes + column / 2);
-    const DeviceScales& second = matrix.scale_2;
     const float scale = runtime::ScaleOf(matrix.scale, row, column);
-    const float scale_2 = second.dtype == DType::kInvalid ? 0.0f : runtime::ScaleOf(second, row, column);
     MESHSEAL_UNROLL
-    for (uint32_t i = 0; i < 8; ++i) {
-      const float code = runtime::E2M1((codes >> (4 * i)) & 15u);
-      out[i] = second.dtype == DType::kInvalid
-                   ? runtime::Scaled(code, matrix.scale.applies, scale)
-                   : runtime::Scaled(code, matrix.scale.applies, scale, matrix.scale.dtype, second.applies, scale_2);
-    }
+    for (uint32_t i = 0; i < 8; ++i) out[i] = runtime::E2M1((codes >> (4 * i)) & 15u) * scale;
+    if (matrix.scale_2.dtype == DType::kInvalid) return;
+    const float scale_2 = runtime::ScaleOf(matrix.scale_2, row, column);
+    MESHSEAL_UNROLL
+    for (uint32_t i = 0; i < 8; ++i) out[i] = runtime::Scaled(out[i], matrix.scale_2.applies, scale_2);
   }
 };
 
-// The formats with an AlignedReader of their own: MESHSEAL_ALIGNED(dtype).
+// The formats with an AlignedReader of their own: MESHSEAL_ALIGNED(dtype, whether kernels of kind reference have it
+// too).
 #define MESHSEAL_ALIGNED_FORMATS(MESHSEAL_ALIGNED) \
-  MESHSEAL_ALIGNED(kF32)                           \
-  MESHSEAL_ALIGNED(kF16)                           \
-  MESHSEAL_ALIGNED(kBf16)                          \
-  MESHSEAL_ALIGNED(kQ8_0)                          \
-  MESHSEAL_ALIGNED(kQ4_0)                          \
-  MESHSEAL_ALIGNED(kQ4K)                           \
-  MESHSEAL_ALIGNED(kQ6K)
+  MESHSEAL_ALIGNED(kF32, false)                    \
+  MESHSEAL_ALIGNED(kF16, false)                    \
+  MESHSEAL_ALIGNED(kBf16, true)                    \
+  MESHSEAL_ALIGNED(kQ8_0, true)                    \
+  MESHSEAL_ALIGNED(kQ4_0, false)                   \
+  MESHSEAL_ALIGNED(kQ4K, true)                     \
+  MESHSEAL_ALIGNED(kQ6K, false)
 
 // Calls `use` with the matrix's reader. The choice is the same for all threads that have the matrix.
-template <class Use>
+template <ProductKind kind, class Use>
 MESHSEAL_DEVICE void WithReader(const DeviceMatrix& matrix, const Use& use) {
   const bool in_eights = !matrix.packed && matrix.element_bytes == 0 && matrix.columns % 8 == 0;
   if (in_eights && !matrix.is_scaled()) {
-#define MESHSEAL_ALIGNED(dtype)                                      \
-  if (AlignedReader<DType::dtype>::Reads(matrix)) {                  \
-    use(AlignedReader<DType::dtype>{matrix.data, matrix.row_bytes}); \
-    return;                                                          \
+#define MESHSEAL_ALIGNED(dtype, of_reference)                          \
+  if constexpr (kind == ProductKind::kLanes || (of_reference)) {       \
+    if (AlignedReader<DType::dtype>::Reads(matrix)) {                  \
+      use(AlignedReader<DType::dtype>{matrix.data, matrix.row_bytes}); \
+      return;                                                          \
+    }                                                                  \
   }
     MESHSEAL_ALIGNED_FORMATS(MESHSEAL_ALIGNED)
 #undef MESHSEAL_ALIGNED
