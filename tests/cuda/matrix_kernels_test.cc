@@ -91,8 +91,8 @@ class Layer {
  public:
   static constexpr uint32_t kExperts = 6;
 
-  Layer(const Storage& gate_up, const Storage& down, const Sizes& sizes, uint32_t seed = 5)
-      : sizes(sizes), weights_(seed), random_(seed) {
+  Layer(const Storage& gate_up, const Storage& down, const Sizes& given, uint32_t seed = 5)
+      : sizes(given), weights_(seed), random_(seed) {
     places.resize(kExperts);
     places[0].local = 2;
     places[2].local = 0;
