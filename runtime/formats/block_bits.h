@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "runtime/host_device.h"
 #include "schema/float_bits.h"
@@ -25,23 +26,26 @@ MESHSEAL_HOST_DEVICE inline int SignedByteAt(const std::byte* block, size_t at) 
 }
 
 // The T at `bytes`, which lie at a multiple of kAlignment. A device reads as much at once as that allows; 1 is any
-// place.
+// place, and it looks how much that allows there.
 template <class T, uint32_t kAlignment>
 MESHSEAL_HOST_DEVICE inline T LoadAs(const std::byte* bytes) {
   T value{};
 #if defined(__CUDA_ARCH__)
   if constexpr (kAlignment >= sizeof(T)) {
     value = *reinterpret_cast<const T*>(bytes);
-  } else if constexpr (kAlignment == 4) {
-    for (size_t i = 0; i < sizeof(T) / 4; ++i) {
-      value |= T{*reinterpret_cast<const uint32_t*>(bytes + 4 * i)} << (32 * i);
+  } else if constexpr (kAlignment >= 2) {
+    using Piece = std::conditional_t<kAlignment == 4, uint32_t, uint16_t>;
+    MESHSEAL_UNROLL
+    for (uint32_t i = 0; i < sizeof(T) / sizeof(Piece); ++i) {
+      value |= static_cast<T>(T{*reinterpret_cast<const Piece*>(bytes + sizeof(Piece) * i)} << (8 * sizeof(Piece) * i));
     }
-  } else if constexpr (kAlignment == 2) {
-    for (size_t i = 0; i < sizeof(T) / 2; ++i) {
-      value |= static_cast<T>(T{*reinterpret_cast<const uint16_t*>(bytes + 2 * i)} << (16 * i));
-    }
+  } else if (const auto place = reinterpret_cast<uintptr_t>(bytes); place % sizeof(T) == 0) {
+    value = LoadAs<T, sizeof(T)>(bytes);
+  } else if (sizeof(T) > 2 && place % 2 == 0) {
+    value = LoadAs<T, 2>(bytes);
   } else {
-    for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<T>(ByteAt(bytes, i)) << (8 * i));
+    MESHSEAL_NO_UNROLL
+    for (uint32_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<T>(ByteAt(bytes, i)) << (8 * i));
   }
 #else
   std::memcpy(&value, bytes, sizeof(value));
@@ -49,10 +53,21 @@ MESHSEAL_HOST_DEVICE inline T LoadAs(const std::byte* bytes) {
   return value;
 }
 
-// The number of a half at `at`.
+// The number of a half's bits. A device has an instruction for it; of a NaN it keeps no more than that it is one.
+MESHSEAL_HOST_DEVICE inline float HalfNumber(uint16_t bits) {
+#if defined(__CUDA_ARCH__)
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+#else
+  return F16ToFloat(bits);
+#endif
+}
+
+// The half at `at`.
 template <uint32_t kAlignment = 1>
 MESHSEAL_HOST_DEVICE inline float F16At(const std::byte* block, size_t at) {
-  return F16ToFloat(LoadAs<uint16_t, kAlignment>(block + at));
+  return HalfNumber(LoadAs<uint16_t, kAlignment>(block + at));
 }
 
 // Eight bytes, and what they hold for eight neighbours: a byte for each.
@@ -128,21 +143,17 @@ MESHSEAL_HOST_DEVICE inline float NonLinear(unsigned code) {
   return static_cast<float>(static_cast<int8_t>(ByteOf(code < 8 ? kLow : kHigh, code % 8)));
 }
 
-// The value of a code of E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and the same with a sign.
+// The value of a code of E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and the same with a sign. A half has its bits and 14 more in
+// the bias.
 MESHSEAL_HOST_DEVICE inline float E2M1(unsigned code) {
-  constexpr uint64_t kDoubled = 0x0C08060403020100u;
-  const float magnitude = 0.5f * static_cast<float>(ByteOf(kDoubled, code % 8));
-  return code < 8 ? magnitude : -magnitude;
+  return HalfNumber(static_cast<uint16_t>((code & 8u) << 12 | (code & 7u) << 9)) * 0x1p14f;
 }
 
-// E4M3 without infinities ("FN"): 1 sign, 4 exponent and 3 mantissa bits. Code 0x7F, either sign, is NaN.
+// E4M3 without infinities ("FN"): 1 sign, 4 exponent and 3 mantissa bits. Code 0x7F, either sign, is NaN. A half has
+// its bits and 8 more in the bias.
 MESHSEAL_HOST_DEVICE inline float E4M3(unsigned code) {
-  const unsigned exponent = (code >> 3) & 15u;
-  const unsigned mantissa = code & 7u;
-  if (exponent == 15 && mantissa == 7) return std::bit_cast<float>(0x7FC00000u);
-  const float value = exponent == 0 ? static_cast<float>(mantissa) * 0x1p-9f
-                                    : std::bit_cast<float>((exponent + 120) << 23 | mantissa << 20);
-  return (code & 0x80u) != 0 ? -value : value;
+  if ((code & 0x7Fu) == 0x7F) return std::bit_cast<float>(0x7FC00000u);
+  return HalfNumber(static_cast<uint16_t>((code & 0x80u) << 8 | (code & 0x7Fu) << 7)) * 0x1p8f;
 }
 
 }  // namespace meshseal::runtime

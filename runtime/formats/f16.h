@@ -10,7 +10,7 @@
 namespace meshseal::runtime {
 
 // The number that an element's bits stand for.
-MESHSEAL_HOST_DEVICE inline float NumberOfF16(uint32_t bits) { return F16ToFloat(static_cast<uint16_t>(bits)); }
+MESHSEAL_HOST_DEVICE inline float NumberOfF16(uint32_t bits) { return HalfNumber(static_cast<uint16_t>(bits)); }
 
 }  // namespace meshseal::runtime
 

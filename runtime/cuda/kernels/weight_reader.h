@@ -37,7 +37,7 @@ struct AlignedReader {
   }
 };
 
-// f8_e4m3 in eights as above, whose neighbours share their scale.
+// f8_e4m3 in eights as above, whose neighbours share the scale that they are multiplied with.
 struct ScaledF8Reader {
   static constexpr bool kIsSmall = true;
   AlignedReader<DType::kF8E4M3> codes;
@@ -47,7 +47,7 @@ struct ScaledF8Reader {
     codes.Eight(row, column, out);
     const float scale = runtime::ScaleOf(matrix.scale, row, column);
     MESHSEAL_UNROLL
-    for (uint32_t i = 0; i < 8; ++i) out[i] = runtime::Scaled(out[i], matrix.scale.applies, scale);
+    for (uint32_t i = 0; i < 8; ++i) out[i] *= scale;
   }
 };
 
@@ -103,7 +103,8 @@ MESHSEAL_DEVICE void WithReader(const DeviceMatrix& matrix, const Use& use) {
 #undef MESHSEAL_ALIGNED
   }
   if (in_eights && AlignedReader<DType::kF8E4M3>::Reads(matrix) && matrix.scale.dtype != DType::kInvalid &&
-      matrix.scale.is_of_eight() && matrix.scale_2.dtype == DType::kInvalid) {
+      matrix.scale.applies == ScaleApplies::kMultiply && matrix.scale.is_of_eight() &&
+      matrix.scale_2.dtype == DType::kInvalid) {
     use(ScaledF8Reader{{matrix.data, matrix.row_bytes}, matrix});
     return;
   }
