@@ -1,0 +1,38 @@
+// Every call of the stand-ins: the log, the counts, and the faults a test asked for. Not thread-safe.
+#ifndef MESHSEAL_TESTS_FAKE_CUDA_RECORDED_CALLS_H_
+#define MESHSEAL_TESTS_FAKE_CUDA_RECORDED_CALLS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/fake_cuda/fake_cuda.h"
+
+namespace fake_cuda {
+
+class RecordedCalls {
+ public:
+  // Notes a call; the error that it must return, if any.
+  std::optional<int> Enter(const std::string& function);
+
+  void Add(const CallFault& fault) { faults_.push_back({fault, 0}); }
+
+  const std::vector<std::string>& log() const { return log_; }
+  uint64_t count(const std::string& function) const;
+
+ private:
+  struct Armed {
+    CallFault fault;
+    uint64_t seen = 0;  // fitting calls since the fault was added
+  };
+
+  std::vector<std::string> log_;
+  std::map<std::string, uint64_t> counts_;
+  std::vector<Armed> faults_;
+};
+
+}  // namespace fake_cuda
+
+#endif  // MESHSEAL_TESTS_FAKE_CUDA_RECORDED_CALLS_H_
