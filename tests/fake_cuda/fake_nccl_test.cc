@@ -488,6 +488,21 @@ TEST_F(NcclTest, AGraphThatOutlivesItsCommunicatorIsTold) {
   ExpectViolations({"ncclCommFinalize" + text, "ncclCommDestroy" + text});
 }
 
+TEST_F(NcclTest, FinalizeWaitsForWhatWasLaunched) {
+  Options options;
+  options.launch_polls = 0;
+  RestartWorld(options);
+  const std::vector<Rank> ranks = MakeRanks(1);
+  float* const data = DeviceFloats({1});
+  fake_cuda::FailWork({.kernels_only = true, .outcome = fake_cuda::WorkFault::Outcome::kDelay, .delay = 5});
+  ASSERT_EQ(ncclAllReduce(data, data, 1, ncclFloat, ncclSum, ranks[0].comm, ranks[0].stream), ncclSuccess);
+  EXPECT_EQ(ncclCommFinalize(ranks[0].comm), ncclInProgress);
+  EXPECT_EQ(Settle(ranks[0]), ncclInProgress);
+  EXPECT_EQ(cudaStreamSynchronize(ranks[0].stream), cudaSuccess);
+  EXPECT_EQ(Settle(ranks[0]), ncclSuccess);
+  EXPECT_EQ(ncclCommDestroy(ranks[0].comm), ncclSuccess);
+}
+
 TEST_F(NcclTest, DestroyWaitsForTheOtherRanks) {
   RestartWorld({}, 0, 50);
   const std::vector<Rank> ranks = MakeRanks(2);
@@ -498,6 +513,28 @@ TEST_F(NcclTest, DestroyWaitsForTheOtherRanks) {
   EXPECT_EQ(Settle(ranks[1]), ncclSuccess);
   EXPECT_EQ(ncclCommDestroy(ranks[1].comm), ncclSuccess);
   EXPECT_EQ(LeakReport(), Alive());
+}
+
+TEST_F(NcclTest, WhoWaitsForEverIsToldForWhat) {
+  Options options;
+  options.launch_polls = 0;
+  RestartWorld(options, 0, 50);
+  const std::vector<Rank> ranks = MakeRanks(2);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  float* const data = DeviceFloats({1});
+  const cudaStream_t other = NewStream();
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(other, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(ncclBroadcast(data, data, 1, ncclFloat, 1, ranks[0].comm, other), ncclSuccess);
+  ASSERT_EQ(cudaStreamEndCapture(other, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  ASSERT_EQ(ncclAllReduce(data, data, 1, ncclFloat, ncclSum, ranks[0].comm, ranks[0].stream), ncclSuccess);
+  ASSERT_EQ(cudaGraphLaunch(exec, other), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(ranks[0].stream), cudaErrorLaunchTimeout);
+  ExpectViolations(
+      {"cudaStreamSynchronize would wait for ever: stream 1 at rank 0's AllReduce of 1 float32 (sum), stream "
+       "4 at a graph at rank 0's Broadcast of 1 float32 from rank 1"});
 }
 
 TEST_F(NcclTest, BuffersAreDeviceMemoryOfTheRank) {

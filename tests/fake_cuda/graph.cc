@@ -21,14 +21,26 @@ GraphRun::GraphRun(std::shared_ptr<GraphExec> exec, Stream* stream)
   for (const Node& node : exec_->nodes) items_.push_back({node.work->ForOneRun()});
 }
 
+// It has not run, and what it needs has.
+bool GraphRun::IsNext(size_t node) const {
+  const std::vector<size_t>& needs = exec_->nodes[node].needs;
+  return !done_[node] && std::all_of(needs.begin(), needs.end(), [this](size_t need) { return done_[need]; });
+}
+
 std::vector<size_t> GraphRun::Ready() const {
   std::vector<size_t> ready;
   for (size_t i = 0; i < items_.size(); ++i) {
-    const std::vector<size_t>& needs = exec_->nodes[i].needs;
-    const bool free = std::all_of(needs.begin(), needs.end(), [this](size_t need) { return done_[need]; });
-    if (!done_[i] && free && TheMachine().MayRun(*stream_, items_[i])) ready.push_back(i);
+    if (IsNext(i) && TheMachine().MayRun(*stream_, items_[i])) ready.push_back(i);
   }
   return ready;
+}
+
+std::string GraphRun::Text() const {
+  std::string text = "a graph";
+  for (size_t i = 0; i < items_.size(); ++i) {
+    if (IsNext(i)) text += " at " + items_[i].work->Text();
+  }
+  return text;
 }
 
 bool GraphRun::Runnable() const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -50,11 +51,13 @@ class GraphRun : public Work {
   GraphRun(std::shared_ptr<GraphExec> exec, Stream* stream);
 
   cudaGraphNodeType type() const override { return cudaGraphNodeTypeGraph; }
+  std::string Text() const override;  // "a graph at a kernel"
   bool Runnable() const override;
   Outcome Run(std::unique_lock<std::mutex>& lock) override;
   void Withdraw() override;
 
  private:
+  bool IsNext(size_t node) const;
   std::vector<size_t> Ready() const;
 
   std::shared_ptr<GraphExec> exec_;

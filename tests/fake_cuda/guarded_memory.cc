@@ -157,7 +157,7 @@ uint64_t GuardedMemory::used(int device) const {
 size_t GuardedMemory::live(bool pinned) const {
   size_t count = 0;
   for (const auto& [number, block] : numbered_) {
-    count += !block->allocation.freed && (block->allocation.device == kPinned) == pinned ? 1 : 0;
+    count += !block->allocation.freed && (block->allocation.device == kPinned) == pinned ? 1u : 0u;
   }
   return count;
 }

@@ -216,8 +216,8 @@ Alive Machine::CountAlive() const {
   alive.device_allocations = memory_->live(false);
   alive.pinned_allocations = memory_->live(true);
   for (int device = 0; device < device_count(); ++device) alive.device_bytes += memory_->used(device);
-  for (const std::unique_ptr<Stream>& stream : streams_) alive.streams += stream->alive ? 1 : 0;
-  for (const std::unique_ptr<Event>& event : events_) alive.events += event->alive ? 1 : 0;
+  for (const std::unique_ptr<Stream>& stream : streams_) alive.streams += stream->alive ? 1u : 0u;
+  for (const std::unique_ptr<Event>& event : events_) alive.events += event->alive ? 1u : 0u;
   alive.graphs = graphs_.size();
   alive.graph_execs = graph_execs_.size();
   return alive;
@@ -346,6 +346,17 @@ void Machine::Poll(Lock& lock) {
   RunSome(lock, options_.seed == 0 ? 1 : 1 + random_() % 4);
 }
 
+// ": stream 1 at a kernel, stream 2 at a copy"; nothing if all are idle.
+std::string Machine::WhereStreamsAre() const {
+  std::string text;
+  for (const std::unique_ptr<Stream>& stream : streams_) {
+    if (stream->queue.empty()) continue;
+    absl::StrAppend(&text, text.empty() ? ": " : ", ", "stream ", stream->number, " at ",
+                    stream->queue.front().work->Text());
+  }
+  return text;
+}
+
 bool Machine::RunUntil(Lock& lock, const std::function<bool()>& done, const std::string& what) {
   uint64_t seen = progress_;
   auto since = std::chrono::steady_clock::now();
@@ -358,7 +369,7 @@ bool Machine::RunUntil(Lock& lock, const std::function<bool()>& done, const std:
       seen = progress_;
       since = now;
     } else if (now - since >= options_.hang_limit) {
-      Violate(absl::StrCat(what, " would wait for ever"));
+      Violate(absl::StrCat(what, " would wait for ever", WhereStreamsAre()));
       return false;
     }
   }

@@ -132,7 +132,7 @@ class Machine {
   void RunSome(Lock& lock, uint64_t count);
   // What an asking call runs.
   void Poll(Lock& lock);
-  // Runs until `done`. False, and a violation "`what`", where nothing moved for the hang limit.
+  // Runs until `done`. False, and a violation that names what streams are at, where nothing moved for the hang limit.
   bool RunUntil(Lock& lock, const std::function<bool()>& done, const std::string& what);
   // Waits until no work runs, so that memory may go.
   void WaitIdle(Lock& lock);
@@ -155,6 +155,7 @@ class Machine {
   void DropWork(int device);
   void Draw(const Stream& stream, Item& item);
   Stream* ChooseStream();
+  std::string WhereStreamsAre() const;
   bool RunOne(Lock& lock);
   bool OperandsLive(const Stream& stream, const Work& work);
 

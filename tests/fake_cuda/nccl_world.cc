@@ -206,6 +206,10 @@ std::shared_ptr<fake_cuda::Work> CollectiveWork::ForOneRun() {
   return std::make_shared<CollectiveWork>(communicator_, operations_, false);
 }
 
+std::string CollectiveWork::Text() const {
+  return absl::StrCat("rank ", communicator_->rank, "'s ", operations_[0].Text());
+}
+
 bool CollectiveWork::AllDone() const {
   return std::all_of(arrivals_.begin(), arrivals_.end(), [](const Arrival& arrival) { return arrival.done; });
 }

@@ -110,6 +110,7 @@ class CollectiveWork : public fake_cuda::Work {
 
   std::shared_ptr<fake_cuda::Work> ForOneRun() override;
   cudaGraphNodeType type() const override { return cudaGraphNodeTypeKernel; }
+  std::string Text() const override;  // "rank 0's AllReduce of 8 float32 (sum)"
   const std::vector<fake_cuda::Operand>& operands() const override { return operands_; }
   bool Runnable() const override;
   fake_cuda::Outcome Run(fake_cuda::Lock& lock) override;

@@ -3,7 +3,6 @@
 #define MESHSEAL_TESTS_FAKE_CUDA_RECORDED_CALLS_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,12 +13,12 @@ namespace fake_cuda {
 
 class RecordedCalls {
  public:
-  // Notes a call; the error that it must return, if any.
-  std::optional<int> Enter(const std::string& function);
+  // Notes a call; the error that it must return, if any. `function` is kept: a literal or __func__.
+  std::optional<int> Enter(const char* function);
 
   void Add(const CallFault& fault) { faults_.push_back({fault, 0}); }
 
-  const std::vector<std::string>& log() const { return log_; }
+  std::vector<std::string> log() const { return {log_.begin(), log_.end()}; }
   uint64_t count(const std::string& function) const;
 
  private:
@@ -28,8 +27,7 @@ class RecordedCalls {
     uint64_t seen = 0;  // fitting calls since the fault was added
   };
 
-  std::vector<std::string> log_;
-  std::map<std::string, uint64_t> counts_;
+  std::vector<const char*> log_;
   std::vector<Armed> faults_;
 };
 

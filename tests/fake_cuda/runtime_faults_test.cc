@@ -132,8 +132,8 @@ TEST_F(FaultsTest, AnItemThatNeverEndsHangsWhoWaitsForIt) {
   EXPECT_EQ(cudaEventSynchronize(event), cudaErrorLaunchTimeout);
   EXPECT_EQ(cudaFree(data), cudaErrorLaunchTimeout);
   EXPECT_EQ(LeakReport().device_allocations, 1u);
-  ExpectViolations({"cudaStreamSynchronize would wait for ever", "cudaEventSynchronize would wait for ever",
-                    "cudaFree would wait for ever"});
+  const std::string stuck = " would wait for ever: stream 1 at an event's record";
+  ExpectViolations({"cudaStreamSynchronize" + stuck, "cudaEventSynchronize" + stuck, "cudaFree" + stuck});
 }
 
 TEST_F(FaultsTest, AKernelsOwnErrorIsALaunchFailure) {

@@ -182,6 +182,20 @@ TEST_F(GraphTest, CallsThatACaptureForbidsInvalidateIt) {
   }
 }
 
+TEST_F(GraphTest, AskingForWhatIsCapturedInvalidatesARelaxedCapture) {
+  const cudaEvent_t event = NewEvent();
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  ASSERT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+  Begin(cudaStreamCaptureModeRelaxed);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaErrorStreamCaptureUnsupported);
+  EndsWith(cudaErrorStreamCaptureInvalidated);
+  Begin(cudaStreamCaptureModeRelaxed);
+  ASSERT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorCapturedEvent);
+  EndsWith(cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+}
+
 TEST_F(GraphTest, TheCapturesModeSaysWhomItForbids) {
   struct Case {
     cudaStreamCaptureMode capture;

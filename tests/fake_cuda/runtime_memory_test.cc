@@ -5,6 +5,9 @@
 
 #include "tests/fake_cuda/test_kernels.h"
 
+// Null where the address sanitizer is not.
+extern "C" __attribute__((weak)) int __asan_address_is_poisoned(const volatile void* address);
+
 namespace fake_cuda {
 namespace {
 
@@ -140,6 +143,17 @@ TEST_F(MemoryTest, FreedMemoryIsNaNAgain) {
     return *static_cast<const volatile uint8_t*>(at);
   };
   EXPECT_EQ(peek(device_), 0xFF);
+}
+
+TEST_F(MemoryTest, TheAddressSanitizerKnowsWhatIsOutside) {
+  if (!__asan_address_is_poisoned) GTEST_SKIP() << "no address sanitizer";
+  auto* const bytes = static_cast<std::byte*>(device_);
+  EXPECT_EQ(__asan_address_is_poisoned(bytes - 1), 1);
+  EXPECT_EQ(__asan_address_is_poisoned(bytes), 0);
+  EXPECT_EQ(__asan_address_is_poisoned(bytes + kBytes - 1), 0);
+  EXPECT_EQ(__asan_address_is_poisoned(bytes + kBytes), 1);
+  ASSERT_EQ(cudaFree(device_), cudaSuccess);
+  EXPECT_EQ(__asan_address_is_poisoned(bytes), 1);
 }
 
 TEST_F(MemoryTest, FreeWaitsForTheDevice) {

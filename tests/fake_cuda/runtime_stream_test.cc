@@ -59,13 +59,29 @@ TEST_F(StreamTest, AMissingDependencyShowsAndAnEventHeals) {
       const cudaEvent_t event = NewEvent();
       ASSERT_EQ(Launch(first, AddKernel, values, 1u, 1.0f), cudaSuccess);
       ASSERT_EQ(cudaEventRecord(event, first), cudaSuccess);
-      if (ordered) ASSERT_EQ(cudaStreamWaitEvent(second, event, 0), cudaSuccess);
+      if (ordered) {
+        ASSERT_EQ(cudaStreamWaitEvent(second, event, 0), cudaSuccess);
+      }
       ASSERT_EQ(Launch(second, ScaleKernel, values, 1u, 10.0f), cudaSuccess);
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
       results.insert(Read(values, 1, first).at(0));
     }
     EXPECT_EQ(results, ordered ? std::set<float>({20}) : std::set<float>({11, 20}));
   }
+}
+
+TEST_F(StreamTest, WithASeedWorkMayRunBeforeAnybodyAsks) {
+  std::set<bool> early;
+  for (uint64_t seed = 1; seed < 30; ++seed) {
+    Restart(Seeded(seed));
+    const cudaStream_t stream = NewStream();
+    bool ran = false;
+    ASSERT_EQ(cudaLaunchHostFunc(stream, SetTrue, &ran), cudaSuccess);
+    early.insert(ran);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_TRUE(ran);
+  }
+  EXPECT_EQ(early, std::set<bool>({false, true}));
 }
 
 TEST_F(StreamTest, ASeedGivesTheSameRunAgain) {

@@ -59,7 +59,9 @@ void FakeCudaTest::Restart(Options options) {
 }
 
 void FakeCudaTest::TearDown() {
-  if (!violations_seen_) EXPECT_THAT(Violations(), testing::IsEmpty());
+  if (!violations_seen_) {
+    EXPECT_THAT(Violations(), testing::IsEmpty());
+  }
   Reset();
 }
 

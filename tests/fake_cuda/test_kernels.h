@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/fake_cuda/fake_cuda.h"
@@ -40,7 +42,7 @@ cudaError_t Launch(cudaStream_t stream, void (*kernel)(Params...), Args... args)
       values);
 }
 
-// A machine with two devices, and the kernels above. What a test leaves behind or does not say is wrong.
+// A machine with two devices, and the kernels above. A test that does not expect violations has none.
 class FakeCudaTest : public testing::Test {
  protected:
   void SetUp() override { Restart(Options{{Device(), Device()}}); }
@@ -48,14 +50,14 @@ class FakeCudaTest : public testing::Test {
 
   void Restart(Options options);
 
-  // `count` floats on the current device, all `value`.
+  // `values` in memory of the current device.
   float* DeviceFloats(const std::vector<float>& values);
-  // What a device's memory holds, when everything on `stream` is done.
+  // What `values` on a device are when everything on `stream` is done.
   std::vector<float> Read(const float* values, size_t count, cudaStream_t stream);
   cudaStream_t NewStream();
   cudaEvent_t NewEvent();
 
-  // The rest of the test is about what goes wrong: no look at what is left behind.
+  // All violations so far; what comes later is not looked at.
   void ExpectViolations(const std::vector<std::string>& expected);
 
  private:

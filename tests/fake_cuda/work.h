@@ -35,6 +35,8 @@ class Work : public std::enable_shared_from_this<Work> {
   virtual std::shared_ptr<Work> ForOneRun() { return shared_from_this(); }
 
   virtual cudaGraphNodeType type() const = 0;
+  // "a kernel", for what is said of a stream that waits.
+  virtual std::string Text() const = 0;
   virtual const std::vector<Operand>& operands() const;
   virtual bool Runnable() const { return true; }
 
@@ -67,6 +69,7 @@ class KernelWork : public Work {
   KernelWork(const KernelLaunch& launch, const std::vector<size_t>& parameter_bytes, void** arguments, int device);
 
   cudaGraphNodeType type() const override { return cudaGraphNodeTypeKernel; }
+  std::string Text() const override { return "a kernel"; }
   const std::vector<Operand>& operands() const override { return operands_; }
   Outcome Run(std::unique_lock<std::mutex>& lock) override;
 
@@ -89,6 +92,7 @@ class CopyWork : public Work {
       : to_(to), bytes_(staged.size()), staged_(std::move(staged)), operands_(std::move(operands)) {}
 
   cudaGraphNodeType type() const override { return cudaGraphNodeTypeMemcpy; }
+  std::string Text() const override { return "a copy"; }
   const std::vector<Operand>& operands() const override { return operands_; }
   Outcome Run(std::unique_lock<std::mutex>& lock) override;
 
@@ -106,6 +110,7 @@ class SetWork : public Work {
       : to_(to), value_(value), bytes_(bytes), operands_({std::move(operand)}) {}
 
   cudaGraphNodeType type() const override { return cudaGraphNodeTypeMemset; }
+  std::string Text() const override { return "a fill"; }
   const std::vector<Operand>& operands() const override { return operands_; }
   Outcome Run(std::unique_lock<std::mutex>& lock) override;
 
@@ -121,6 +126,7 @@ class HostWork : public Work {
   HostWork(cudaHostFn_t function, void* data) : function_(function), data_(data) {}
 
   cudaGraphNodeType type() const override { return cudaGraphNodeTypeHost; }
+  std::string Text() const override { return "a host function"; }
   Outcome Run(std::unique_lock<std::mutex>& lock) override;
 
  private:
@@ -139,6 +145,7 @@ class RecordWork : public Work {
   explicit RecordWork(std::shared_ptr<EventRecord> record) : record_(std::move(record)) {}
 
   cudaGraphNodeType type() const override { return cudaGraphNodeTypeEventRecord; }
+  std::string Text() const override { return "an event's record"; }
   Outcome Run(std::unique_lock<std::mutex>& lock) override;
   void Withdraw() override { record_->done = true; }
 
@@ -151,6 +158,7 @@ class WaitWork : public Work {
   explicit WaitWork(std::shared_ptr<EventRecord> record) : record_(std::move(record)) {}
 
   cudaGraphNodeType type() const override { return cudaGraphNodeTypeWaitEvent; }
+  std::string Text() const override { return "a wait for an event"; }
   bool Runnable() const override { return record_->done; }
   Outcome Run(std::unique_lock<std::mutex>&) override { return {}; }
 
