@@ -95,6 +95,9 @@ class Routed {
       runtime::Multiply(weight,
                         runtime::ToBasis(layer_.rule.input, runtime::RowOf(absl::MakeConstSpan(x_), token, kHidden)),
                         runtime::RowOf(absl::MakeSpan(logits), token, layer_.experts));
+      const absl::Span<float> row = runtime::RowOf(absl::MakeSpan(logits), token, layer_.experts);
+      for (size_t expert = 0; expert < bias_.size(); ++expert) row[expert] += bias_[expert];
+      runtime::ToBasis(layer_.rule.input, row);
     }
     RouteStep step;
     step.grid.step = &tokens_;
@@ -103,8 +106,9 @@ class Routed {
     step.rule = layer_.rule;
     step.experts = layer_.experts;
     step.logits = logits.data();
-    step.bias = bias_.empty() ? nullptr : bias_.data();
-    step.selection_bias = selection_bias_.empty() ? nullptr : selection_bias_.data();
+    const runtime::WeightMatrix selection =
+        selection_bias_.empty() ? runtime::WeightMatrix() : runtime::Matrix(selection_bias_, 1);
+    step.selection_bias = OnDevice(selection, selection.data, selection.data);
     const size_t slots = step.grid.max_slots();
     experts_ = Unwritten<int32_t>(slots);
     weights_ = Unwritten<float>(slots);

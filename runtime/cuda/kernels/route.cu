@@ -1,4 +1,3 @@
-#include "runtime/backend/basis_rounding.h"
 #include "runtime/cuda/kernels/device_code.h"
 #include "runtime/cuda/kernels/launch.h"
 #include "runtime/cuda/kernels/route.h"
@@ -66,21 +65,14 @@ MESHSEAL_DEVICE Ranked NextBest(const float* ranks, uint32_t count, const Ranked
   return best;
 }
 
-// The token's logits as the rule reads them. The lowest expert whose logit is not finite; kNobody where all are.
+// The token's logits. The lowest expert whose logit is not finite; kNobody where all are.
 MESHSEAL_DEVICE uint32_t LoadLogits(const RouteStep& step, uint32_t token, float* logits) {
   const float* products = step.logits + uint64_t{token} * step.experts;
   uint32_t refused = kNobody;
   for (uint32_t first = 0; first < step.experts; first += kWarpLanes) {
     const uint32_t expert = first + Lane();
-    const bool there = expert < step.experts;
-    float logit = there ? products[expert] : 0;
-    if (there && step.bias != nullptr) logit += step.bias[expert];
-    if (step.rule.input == Basis::kQ8) {
-      logit = runtime::Q8Step(WarpMax(runtime::LargerMagnitude(0, logit))).Rounded(logit);
-    } else {
-      logit = runtime::RoundedTo(step.rule.input, logit);
-    }
-    if (!there) continue;
+    if (expert >= step.experts) continue;
+    const float logit = products[expert];
     logits[expert] = logit;
     if (!IsFinite(logit) && refused == kNobody) refused = expert;
   }
@@ -177,7 +169,7 @@ MESHSEAL_DEVICE bool Select(const RouteStep& step, const Workspace& work) {
   for (uint32_t expert = Lane(); expert < step.experts; expert += kWarpLanes) {
     const float logit = work.logits[expert];
     float rank = logits_first ? logit : static_cast<float>(ScoreIn(step, over_all, logit));
-    if (step.selection_bias != nullptr) rank += step.selection_bias[expert];
+    if (!step.selection_bias.empty()) rank += ReadVector(step.selection_bias, expert);
     work.ranks[expert] = rank;
   }
   __syncwarp();

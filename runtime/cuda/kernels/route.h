@@ -1,7 +1,7 @@
 // route, route_by_table and route_given: which experts each token's slots go to, and with what weights.
 //
-// One warp for each token. Logits come from the product kernel; bias, rounding to the router's basis and the check that
-// they are finite are done here. Weights have the reference's bits, given its logits.
+// One warp for each token. Whether its logits are finite is checked here. Weights have the reference's bits, given its
+// logits.
 //
 // A token that fails writes its failure word and is routed to experts 0 to k-1 with weights 0, so that no later step
 // reads outside of anything.
@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "runtime/cuda/kernels/device_matrix.h"
 #include "runtime/cuda/kernels/step_pods.h"
 #include "schema/rules.h"
 
@@ -28,10 +29,9 @@ struct RouteOutput {
 struct RouteStep {
   StepGrid grid;
   Router rule;
-  uint32_t experts = 0;                   // E, at least k
-  const float* logits = nullptr;          // [T, E]: products with the operands rounded to rule.input
-  const float* bias = nullptr;            // [E], added to the logits; null where the layer has none
-  const float* selection_bias = nullptr;  // [E], likewise, added to what is compared
+  uint32_t experts = 0;           // E, at least k
+  const float* logits = nullptr;  // [T, E], of router_logits
+  DeviceMatrix selection_bias;    // [1, E], added to what is compared; empty where the layer has none
   RouteOutput out;
 };
 
