@@ -92,7 +92,11 @@ MESHSEAL_HOST_DEVICE inline double LogRest(double f, double half_square) {
 }  // namespace exact_functions
 
 MESHSEAL_HOST_DEVICE inline double ExactExp(double x) {
-  using namespace exact_functions;
+  using exact_functions::PowerOfTwo;
+  using exact_functions::ReducedExp;
+  using exact_functions::ReduceExp;
+  using exact_functions::SumOfOrdered;
+  using exact_functions::TwoDoubles;
   if (x != x) return x;
   if (x > 709.8) return std::numeric_limits<double>::infinity();
   if (x < -745.2) return 0;
@@ -105,7 +109,12 @@ MESHSEAL_HOST_DEVICE inline double ExactExp(double x) {
 }
 
 MESHSEAL_HOST_DEVICE inline double ExactLog1p(double x) {
-  using namespace exact_functions;
+  using exact_functions::kLn2High;
+  using exact_functions::kLn2Low;
+  using exact_functions::LogRest;
+  using exact_functions::SumOf;
+  using exact_functions::SumOfOrdered;
+  using exact_functions::TwoDoubles;
   constexpr double kSqrtHalf = 0x1.6a09e667f3bcdp-1;
   if (!(x > -1)) {
     return x == -1 ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
@@ -133,7 +142,11 @@ MESHSEAL_HOST_DEVICE inline double ExactLog1p(double x) {
 }
 
 MESHSEAL_HOST_DEVICE inline double ExactTanh(double x) {
-  using namespace exact_functions;
+  using exact_functions::PowerOfTwo;
+  using exact_functions::ReducedExp;
+  using exact_functions::ReduceExp;
+  using exact_functions::SumOf;
+  using exact_functions::TwoDoubles;
   if (x != x) return x;
   const double magnitude = x < 0 ? -x : x;
   if (magnitude > 20) return x < 0 ? -1 : 1;

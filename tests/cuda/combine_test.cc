@@ -93,7 +93,9 @@ void ExpectLikeReference(const Combined& layer) {
     std::string text = FailureText(failures, layer.tokens, layer.hidden);
     if (text.empty() && layer.shared) text = FailureText(shared_failures, layer.tokens, layer.hidden);
     EXPECT_EQ(text, status.message());
-    if (status.ok()) EXPECT_TRUE(SameBits(out, expected));
+    if (status.ok()) {
+      EXPECT_TRUE(SameBits(out, expected));
+    }
     EXPECT_EQ(failures.back(), layer.tokens == kMaxTokens ? failures.back() : ~uint64_t{0});
     return launched;
   });

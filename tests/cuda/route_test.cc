@@ -133,7 +133,9 @@ class Routed {
     EXPECT_TRUE(SameBits({weights_.begin(), weights_.begin() + static_cast<std::ptrdiff_t>(slots)}, expected_weights_));
     for (size_t slot = 0; slot < experts_.size(); ++slot) {
       EXPECT_EQ(computed_[slot], slot < slots ? 0 : 0xFFFFFFFFu);
-      if (slot >= slots) EXPECT_EQ(experts_[slot], -1);
+      if (slot >= slots) {
+        EXPECT_EQ(experts_[slot], -1);
+      }
     }
     for (uint32_t token = 0; token < layer_.max_tokens; ++token) {
       EXPECT_EQ(failures_[token], token < layer_.tokens ? 0 : ~uint64_t{0});

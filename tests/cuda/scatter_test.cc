@@ -109,15 +109,16 @@ void ExpectLikeReference(const Layout& layout, const std::vector<int32_t>& exper
 }
 
 TEST(ScatterKernelTest, LikeTheReference) {
+  struct Size {
+    uint32_t tokens;
+    uint32_t top_k;
+    uint32_t tile_rows;
+  };
   for (const uint32_t experts : {8u, 60u, 72u, 160u}) {
-    for (const uint32_t top_k : {1u, 8u}) {
-      for (const uint32_t tokens : {0u, 1u, 5u}) {
-        for (const uint32_t tile : {1u, 4u}) {
-          const uint32_t capacity = tokens * top_k * tile + 3;
-          ExpectLikeReference({tokens, 8, top_k, 5, tile, capacity, 0, tile == 1},
-                              RandomExperts(tokens, top_k, experts, tokens), HalfHeld(experts));
-        }
-      }
+    for (const Size& size : {Size{0, 8, 4}, Size{1, 1, 1}, Size{5, 8, 4}, Size{7, 1, 1}}) {
+      const uint32_t capacity = size.tokens * size.top_k * size.tile_rows + 3;
+      ExpectLikeReference({size.tokens, 8, size.top_k, 5, size.tile_rows, capacity, 0, size.tile_rows == 1},
+                          RandomExperts(size.tokens, size.top_k, experts, size.tokens), HalfHeld(experts));
     }
   }
 }

@@ -85,7 +85,7 @@ TEST(ToBasisKernelTest, SlotRowsOfOtherRanksAreLeftAlone) {
     step.max_tokens = 3;
     step.rows_per_token = 2;
     step.width = width;
-    step.owned = &owned;
+    step.owned = owned;
     step.basis = Basis::kBf16;
     step.in = rows.data();
     step.out = out.data();

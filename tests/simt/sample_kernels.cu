@@ -16,7 +16,8 @@ __global__ void BlockSums(const int* values, int* out, Fault fault) {
   MESHSEAL_SHARED(parts, int[4]);
   const unsigned thread = threadIdx.x;
   const int sum = WarpSum(values[blockIdx.x * blockDim.x + thread]);
-  if (Lane() == 0) parts[Warp() + (fault == Fault::kSharedBeyond ? 1 : 0)] = sum;
+  int* part = &parts[Warp()];
+  if (Lane() == 0) part[fault == Fault::kSharedBeyond ? 1 : 0] = sum;
   if (fault == Fault::kDynamicBeyond) DynamicShared<int>()[thread + 1] = sum;
   if (fault == Fault::kBarrierAfterExit && thread < 64) return;
   if (fault == Fault::kBarrierInBranch && thread >= 64) return;

@@ -25,7 +25,6 @@
 namespace simt {
 namespace {
 
-using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -47,7 +46,7 @@ std::vector<int> Sums() {
 
 // What the launch says: "" where it succeeded.
 std::string ErrorOf(cudaError_t launched) {
-  const std::string error = TakeError();
+  std::string error = TakeError();
   EXPECT_EQ(launched, error.empty() ? cudaSuccess : cudaErrorLaunchFailure);
   return error;
 }
@@ -128,15 +127,15 @@ TEST(SimtTest, BarriersThatNotAllReach) {
   EXPECT_EQ(
       ErrorOfSums(0, Fault::kBarrierInBranch),
       "kernel simt::(anonymous namespace)::BlockSums(int const*, int*, simt::Fault), block (0, 0, 0), thread (64, 0, "
-      "0): barrier not reached by all: it exits, thread (0, 0, 0) waits at sample_kernels.cu:26");
+      "0): barrier not reached by all: it exits, thread (0, 0, 0) waits at sample_kernels.cu:27");
   EXPECT_EQ(
       ErrorOfSums(0, Fault::kBarrierAfterExit),
       "kernel simt::(anonymous namespace)::BlockSums(int const*, int*, simt::Fault), block (0, 0, 0), thread (64, 0, "
-      "0): barrier after exits: it arrives at sample_kernels.cu:26, thread (0, 0, 0) has exited");
+      "0): barrier after exits: it arrives at sample_kernels.cu:27, thread (0, 0, 0) has exited");
   EXPECT_EQ(
       ErrorOfSums(0, Fault::kTwoBarriers),
       "kernel simt::(anonymous namespace)::BlockSums(int const*, int*, simt::Fault), block (0, 0, 0), thread (64, 0, "
-      "0): divergent barriers: it arrives at sample_kernels.cu:24, thread (0, 0, 0) waits at sample_kernels.cu:26");
+      "0): divergent barriers: it arrives at sample_kernels.cu:25, thread (0, 0, 0) waits at sample_kernels.cu:27");
   for (uint64_t seed = 1; seed < kSeeds; ++seed) {
     EXPECT_THAT(ErrorOfSums(seed, Fault::kBarrierInBranch), HasSubstr("): barrier ")) << seed;
     EXPECT_THAT(ErrorOfSums(seed, Fault::kBarrierAfterExit), HasSubstr("): barrier ")) << seed;
@@ -147,19 +146,19 @@ TEST(SimtTest, BarriersThatNotAllReach) {
 TEST(SimtTest, WarpsThatDiverge) {
   const std::string kernel = "kernel simt::(anonymous namespace)::OneWarp(int*, simt::Fault), block (0, 0, 0), ";
   EXPECT_EQ(ErrorOfWarp(0, Fault::kShortMask),
-            kernel + "thread (0, 0, 0): lane outside its own mask 0xfffffffe at sample_kernels.cu:43");
+            kernel + "thread (0, 0, 0): lane outside its own mask 0xfffffffe at sample_kernels.cu:44");
   EXPECT_EQ(ErrorOfWarp(0, Fault::kShuffleOutsideMask),
-            kernel + "thread (0, 0, 0): shuffle from lane 16 outside the mask 0xffff at sample_kernels.cu:46");
+            kernel + "thread (0, 0, 0): shuffle from lane 16 outside the mask 0xffff at sample_kernels.cu:47");
   EXPECT_EQ(ErrorOfWarp(0, Fault::kWarpAfterExit),
-            kernel + "thread (1, 0, 0): lane 0 of the mask 0xffffffff has exited at sample_kernels.cu:43");
+            kernel + "thread (1, 0, 0): lane 0 of the mask 0xffffffff has exited at sample_kernels.cu:44");
   EXPECT_EQ(ErrorOfWarp(0, Fault::kTwoWarpBarriers),
             kernel +
-                "thread (1, 0, 0): divergent warp: it arrives at sample_kernels.cu:43, thread (0, 0, 0) waits at "
-                "sample_kernels.cu:41");
+                "thread (1, 0, 0): divergent warp: it arrives at sample_kernels.cu:44, thread (0, 0, 0) waits at "
+                "sample_kernels.cu:42");
   EXPECT_EQ(ErrorOfWarp(0, Fault::kWarpWaitsForBlock),
             kernel +
                 "thread (0, 0, 0): deadlock: 32 threads wait for each other, thread (0, 0, 0) waits at "
-                "sample_kernels.cu:39");
+                "sample_kernels.cu:40");
   for (uint64_t seed = 1; seed < kSeeds; ++seed) {
     for (const Fault fault : {Fault::kShortMask, Fault::kShuffleOutsideMask, Fault::kWarpAfterExit,
                               Fault::kTwoWarpBarriers, Fault::kWarpWaitsForBlock}) {

@@ -56,7 +56,7 @@ std::string SymbolName(const void* function) {
       if (mangled.empty()) continue;
       int status = 0;
       char* readable = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-      const std::string name = status == 0 ? readable : mangled;
+      std::string name = status == 0 ? readable : mangled;
       std::free(readable);
       return name;
     }

@@ -38,7 +38,7 @@ __global__ void CombineKernel(CombineStep step) {
   float sum = 0;
   for (uint32_t j = 0; there && j < top_k; ++j) {
     const uint64_t slot = token * top_k + j;
-    if (step.owned.LocalExpert(slot, tokens, top_k) < 0) continue;
+    if (step.owned.LocalExpertFor(slot, tokens.first_token + token) < 0) continue;
     const float addend = step.slots[slot * step.grid.hidden + h];
     if (!IsFinite(addend) && refused.slot == top_k) refused.slot = j;
     sum = fmaf(step.weighs ? step.owned.weights[slot] : 1, addend, sum);
@@ -71,7 +71,7 @@ __global__ void CombineExactKernel(CombineExactStep step) {
   int64_t sum = step.shared == nullptr ? 0 : step.shared[token * step.grid.hidden + h];
   for (uint32_t j = 0; j < step.grid.top_k; ++j) {
     const uint64_t slot = token * step.grid.top_k + j;
-    if (step.owned.LocalExpert(slot, tokens, step.grid.top_k) < 0) continue;
+    if (step.owned.LocalExpertFor(slot, tokens.first_token + token) < 0) continue;
     sum += step.slots[slot * step.grid.hidden + h];
   }
   step.out[token * step.grid.hidden + h] = sum;

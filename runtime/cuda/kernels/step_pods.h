@@ -38,9 +38,14 @@ struct DeviceOwned {
   const float* weights = nullptr;                // [T*k]
   const runtime::ExpertPlace* places = nullptr;  // [E]
 
-  // The local expert that computes `slot`; -1 for a slot of another rank.
+  // The local expert that computes `slot`, a slot of the token with the caller's number `token`; -1 for a slot of
+  // another rank.
+  MESHSEAL_HOST_DEVICE int32_t LocalExpertFor(uint64_t slot, uint64_t token) const {
+    const runtime::ExpertPlace& place = places[experts[slot]];
+    return place.copies == 1 ? place.local : place.LocalFor(token);  // a division less
+  }
   MESHSEAL_HOST_DEVICE int32_t LocalExpert(uint64_t slot, const StepTokens& step, uint32_t top_k) const {
-    return places[experts[slot]].LocalFor(step.first_token + slot / top_k);
+    return LocalExpertFor(slot, step.first_token + slot / top_k);
   }
 };
 

@@ -9,12 +9,12 @@ namespace {
 constexpr unsigned kThreads = 128;
 static_assert(runtime::kQ8Elements == kWarpLanes, "a lane for each element of a q8 block");
 
-__global__ void ToBasisKernel(ToBasisStep step, DeviceOwned owned) {
+__global__ void ToBasisKernel(ToBasisStep step) {
   const uint64_t row = GridRow();
   const uint64_t column = GridColumn();
   const StepTokens tokens = *step.step;
   if (row >= uint64_t{tokens.tokens} * step.rows_per_token) return;
-  if (owned.experts != nullptr && owned.LocalExpert(row, tokens, step.rows_per_token) < 0) return;
+  if (step.owned.experts != nullptr && step.owned.LocalExpert(row, tokens, step.rows_per_token) < 0) return;
   const bool there = column < step.width;
   const float value = there ? step.in[row * step.width + column] : 0;
   float rounded = 0;
@@ -29,9 +29,8 @@ __global__ void ToBasisKernel(ToBasisStep step, DeviceOwned owned) {
 }  // namespace
 
 cudaError_t LaunchToBasis(cudaStream_t stream, const ToBasisStep& step) {
-  return Launch(stream, ToBasisKernel,
-                GridOfRows(uint64_t{step.max_tokens} * step.rows_per_token, step.width, kThreads), dim3(kThreads), 0,
-                step, step.owned == nullptr ? DeviceOwned{} : *step.owned);
+  const uint64_t rows = uint64_t{step.max_tokens} * step.rows_per_token;
+  return Launch(stream, ToBasisKernel, GridOfRows(rows, step.width, kThreads), dim3(kThreads), 0, step);
 }
 
 }  // namespace meshseal::cuda

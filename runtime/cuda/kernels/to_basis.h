@@ -16,10 +16,9 @@ namespace meshseal::cuda {
 struct ToBasisStep {
   const StepTokens* step = nullptr;
   uint32_t max_tokens = 0;
-  uint32_t rows_per_token = 1;  // k for slot rows
-  uint64_t width = 0;           // of a row
-  const DeviceOwned* owned =
-      nullptr;                    // in host memory: of slot rows those of other ranks are left alone; null: all rows
+  uint32_t rows_per_token = 1;    // k for slot rows
+  uint64_t width = 0;             // of a row
+  DeviceOwned owned;              // of slot rows those of other ranks are left alone; without experts: all rows
   Basis basis = Basis::kInvalid;  // not rotated
   const float* in = nullptr;      // [T * rows_per_token, width]
   float* out = nullptr;           // the same; may be `in`
