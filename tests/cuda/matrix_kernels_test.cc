@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/backend/refusals.h"
 #include "runtime/cuda/kernels/down.h"
 #include "runtime/cuda/kernels/down_exact.h"
 #include "runtime/cuda/kernels/gate_up.h"

@@ -9,7 +9,6 @@ namespace {
 constexpr uint32_t kNobody = 0xFFFFFFFFu;
 constexpr uint32_t kMaxWarps = 4;                // of a block
 constexpr size_t kMaxShared = size_t{48} << 10;  // what every device gives a block
-static_assert(runtime::kQ8Elements == kWarpLanes, "a lane for each element of a q8 block");
 
 // What a warp keeps of its token.
 struct Workspace {
