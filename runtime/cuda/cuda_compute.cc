@@ -1,0 +1,142 @@
+#include "runtime/cuda/cuda_compute.h"
+
+#include <cuda_runtime_api.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/comm/agreement.h"
+#include "runtime/cuda/cuda_executor.h"
+#include "runtime/cuda/cuda_status.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/device_weights.h"
+#include "runtime/cuda/lone_collective.h"
+#include "runtime/cuda/loopback_collective.h"
+#include "runtime/cuda/management_library.h"
+#include "runtime/program/executed.h"
+#include "runtime/program/rank_facts.h"
+#include "schema/mesh_view.h"
+#include "schema/reason.h"
+#include "schema/status_macros.h"
+
+namespace meshseal::cuda {
+namespace {
+
+using runtime::RankProgram;
+
+// Bytes of an agreement's messages for each member of a group: its addends travel on devices.
+constexpr uint64_t kGroupMessageBytes = 1024;
+
+constexpr const char* kLoopbackName = "cuda-loopback";
+
+class CudaRank : public runtime::RankCompute {
+ public:
+  CudaRank(const SealedPlan& plan, uint32_t rank, const CudaOptions& options)
+      : plan_(plan.plan()), rank_(rank), options_(options) {}
+
+  absl::Status Describe(runtime::RankFacts* facts) override {
+    MESHSEAL_ASSIGN_OR_RETURN(const std::vector<Device> devices, VisibleDevices());
+    MESHSEAL_ASSIGN_OR_RETURN(Device device, DeviceOfRank(plan_, rank_, /*emulated=*/true, devices));
+    std::string driver = "unknown driver";
+    if (!options_.without_management_library) {
+      MESHSEAL_ASSIGN_OR_RETURN(const ManagementLibrary library, ManagementLibrary::Load(options_.management_library));
+      MESHSEAL_ASSIGN_OR_RETURN(const std::string version, library.DriverVersion());
+      driver = absl::StrCat("driver ", version);
+      MESHSEAL_ASSIGN_OR_RETURN(const ManagedFacts managed, library.FactsOf(UuidText(device.uuid)));
+      if (managed.mig) {
+        return Refuse(Reason::kDeviceIdentity, absl::StrCat("device ", UuidText(device.uuid), " at ", device.pci_id,
+                                                            " is cut into instances (MIG)"));
+      }
+    }
+    int runtime_version = 0;
+    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaRuntimeGetVersion(&runtime_version), "the version of the CUDA runtime");
+    facts->backend = kLoopbackName;
+    facts->cuda_version = absl::StrCat(runtime_version / 1000, ".", runtime_version / 10 % 100, ", ", driver);
+    facts->device = device.uuid;
+    facts->pci_id = device.pci_id;
+    MESHSEAL_ASSIGN_OR_RETURN(facts->local.free_memory, FreeMemory(device));
+    device_ = std::move(device);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<runtime::WeightMemory>> ReserveWeights(uint64_t bytes) override {
+    return ReserveDeviceWeights(device_->ordinal, bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<runtime::Executor>> ReserveExecutor(absl::Span<const RankProgram* const> programs,
+                                                                     const RankMemory& memory,
+                                                                     runtime::Communicator& group,
+                                                                     const runtime::ExecutorOptions& options) override {
+    MESHSEAL_RETURN_IF_ERROR(group.Reserve(group.size() * kGroupMessageBytes));
+    MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
+                              CudaExecutor::Reserve(plan_, memory, *device_, programs, group, options));
+    executor_ = executor.get();
+    programs_.assign(programs.begin(), programs.end());
+    return executor;
+  }
+
+  absl::Status Bind(const runtime::RankWeights& weights, runtime::Communicator& group) override {
+    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaSetDevice(device_->ordinal), absl::StrCat("device ", device_->pci_id));
+    absl::StatusOr<DeviceTables> tables = MakeTables(weights);
+    MESHSEAL_RETURN_IF_ERROR(runtime::Agree(group, tables.status()));
+    MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCollective> collective, MakeCollective(group));
+    executor_->Bind(*std::move(tables), std::move(collective));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<DeviceTables> MakeTables(const runtime::RankWeights& weights) {
+    MESHSEAL_RETURN_IF_ERROR(CheckBound(*device_));
+    const LayerRange stage = runtime::LayersOfStage(plan_, CoordinateOf(plan_.degrees, rank_).pp);
+    std::vector<const runtime::LayerWeights*> layers;
+    for (uint32_t layer = stage.first; layer < stage.last; ++layer) {
+      if (weights.Layer(layer) != nullptr) layers.push_back(weights.Layer(layer));
+    }
+    return DeviceTables::Make(programs_, layers);
+  }
+
+  absl::StatusOr<std::unique_ptr<DeviceCollective>> MakeCollective(runtime::Communicator& group) {
+    if (group.size() == 1) return MakeLoneCollective();
+    return MakeLoopbackCollective(group);
+  }
+
+  const Plan& plan_;
+  const uint32_t rank_;
+  const CudaOptions options_;
+  std::optional<Device> device_;
+  CudaExecutor* executor_ = nullptr;  // the rank's; gone when the rank is
+  std::vector<const RankProgram*> programs_;
+};
+
+class LoopbackCompute : public runtime::Compute {
+ public:
+  explicit LoopbackCompute(const CudaOptions& options) : options_(options) {}
+
+  absl::string_view name() const override { return kLoopbackName; }
+  absl::Span<const Numerics> numerics() const override { return CudaNumerics(); }
+  std::optional<Transport> transport() const override { return std::nullopt; }
+  bool emulates() const override { return true; }
+  absl::Status CheckPlan(const Plan& plan) const override {
+    MESHSEAL_RETURN_IF_ERROR(runtime::CheckExecuted(plan, /*has_devices=*/true));
+    if (DenseGroups(plan.degrees) == 1) return absl::OkStatus();
+    return Refuse(Reason::kNotBuilt,
+                  absl::StrCat("backend '", kLoopbackName, "' does not gather tokens of dense groups"));
+  }
+  absl::StatusOr<std::unique_ptr<runtime::RankCompute>> MakeRank(const SealedPlan& plan, uint32_t rank, bool) override {
+    return std::make_unique<CudaRank>(plan, rank, options_);
+  }
+
+ private:
+  const CudaOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<runtime::Compute> MakeLoopbackCompute(const CudaOptions& options) {
+  return std::make_shared<LoopbackCompute>(options);
+}
+
+}  // namespace meshseal::cuda

@@ -1,0 +1,25 @@
+// Devices as what computes for the ranks of a session.
+#ifndef MESHSEAL_RUNTIME_CUDA_CUDA_COMPUTE_H_
+#define MESHSEAL_RUNTIME_CUDA_CUDA_COMPUTE_H_
+
+#include <memory>
+#include <string>
+
+#include "runtime/session/compute.h"
+
+namespace meshseal::cuda {
+
+struct CudaOptions {
+  // The driver's management library, by which devices' modes are checked; empty: where it usually is.
+  std::string management_library;
+  // Run where there is none: modes are then not known.
+  bool without_management_library = false;
+};
+
+// "cuda-loopback": all ranks are threads of this process and share its devices, which is an emulation of the plan's
+// mesh. Touches no device.
+std::shared_ptr<runtime::Compute> MakeLoopbackCompute(const CudaOptions& options);
+
+}  // namespace meshseal::cuda
+
+#endif  // MESHSEAL_RUNTIME_CUDA_CUDA_COMPUTE_H_

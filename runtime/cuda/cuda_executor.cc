@@ -1,0 +1,457 @@
+#include "runtime/cuda/cuda_executor.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/backend/basis.h"
+#include "runtime/backend/refusals.h"
+#include "runtime/comm/status_lane.h"
+#include "runtime/cuda/cuda_status.h"
+#include "runtime/cuda/device_memory.h"
+#include "runtime/cuda/device_sum.h"
+#include "runtime/cuda/kernels/lane.h"
+#include "runtime/cuda/kernels/rank_order_sum.h"
+#include "runtime/cuda/stream.h"
+#include "runtime/execute/check_run.h"
+#include "runtime/execute/collective_verdict.h"
+#include "schema/byte_text.h"
+#include "schema/reason.h"
+#include "schema/status_macros.h"
+
+namespace meshseal::cuda {
+namespace {
+
+using runtime::RankProgram;
+using runtime::StatusLane;
+using runtime::StepFrame;
+using runtime::StepInput;
+using runtime::StepOutput;
+
+static_assert(sizeof(StatusLane) == sizeof(DeviceLane));
+
+constexpr int kPoison = 0xFF;
+// How long a device may take to come to rest after its collective was ended, before its memory is left to it.
+constexpr std::chrono::milliseconds kRest{2'000};
+
+// The fixed places of the host, page-locked.
+struct Staged {
+  StepParameters* parameters = nullptr;
+  float* rows = nullptr;           // [T, H]
+  int32_t* token_ids = nullptr;    // [T]
+  int32_t* given = nullptr;        // [T*k]
+  float* given_weights = nullptr;  // [T*k]
+  LaneReport* report = nullptr;
+  StatusLane* sum = nullptr;
+  int32_t* experts = nullptr;  // [T*k]
+  float* weights = nullptr;    // [T*k]
+  float* output = nullptr;     // [T, H]
+};
+
+struct PlacedStaged {
+  Staged staged;
+  uint64_t bytes = 0;
+};
+
+PlacedStaged PlaceStaged(absl::Span<const RankProgram* const> programs, std::byte* block) {
+  uint64_t elements = 0;
+  uint64_t tokens = 0;
+  uint64_t slots = 0;
+  for (const RankProgram* const program : programs) {
+    tokens = std::max<uint64_t>(tokens, program->max_tokens());
+    elements = std::max(elements, uint64_t{program->max_tokens()} * program->hidden());
+    slots = std::max(slots, uint64_t{program->max_tokens()} * program->layer_class().top_k);
+  }
+  PlacedStaged placed;
+  const auto place = [&](uint64_t count, auto** at) {
+    using T = std::remove_pointer_t<std::remove_pointer_t<decltype(at)>>;
+    if (block != nullptr) *at = reinterpret_cast<T*>(block + placed.bytes);
+    placed.bytes += (count * sizeof(T) + 63) / 64 * 64;
+  };
+  Staged& s = placed.staged;
+  place(1, &s.parameters);
+  place(elements, &s.rows);
+  place(tokens, &s.token_ids);
+  place(slots, &s.given);
+  place(slots, &s.given_weights);
+  place(1, &s.report);
+  place(1, &s.sum);
+  place(slots, &s.experts);
+  place(slots, &s.weights);
+  place(elements, &s.output);
+  return placed;
+}
+
+struct DestroyGraph {
+  void operator()(cudaGraph_t graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
+  void operator()(cudaGraphExec_t graph) const { static_cast<void>(cudaGraphExecDestroy(graph)); }
+};
+using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
+using GraphExec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
+
+// A captured program, and what it has to report.
+struct Captured {
+  GraphExec exec;
+  std::vector<CudaBackend::Failures> failures;
+};
+
+absl::Status CopyIn(void* device, const void* host, uint64_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return absl::OkStatus();
+  return FromCuda(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream), "a copy to the device");
+}
+absl::Status CopyOut(void* host, const void* device, uint64_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return absl::OkStatus();
+  return FromCuda(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream), "a copy from the device");
+}
+
+// Kernels, copies and fills: what a program may have captured.
+absl::Status CheckNodes(cudaGraph_t graph) {
+  size_t count = 0;
+  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaGraphGetNodes(graph, nullptr, &count), "the nodes of a graph");
+  std::vector<cudaGraphNode_t> nodes(count);
+  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaGraphGetNodes(graph, nodes.data(), &count), "the nodes of a graph");
+  for (const cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type = cudaGraphNodeTypeCount;
+    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaGraphNodeGetType(node, &type), "a node of a graph");
+    if (type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy || type == cudaGraphNodeTypeMemset) continue;
+    return Refuse(Reason::kBug, absl::StrCat("a captured program has a node of type ", static_cast<int>(type)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// All that calls under way use, in one object, so that it can be left to a device that does not come to rest. Graphs
+// end before the communicator that they hold calls of.
+struct CudaExecutor::OnDevice {
+  OnDevice(uint32_t ranks, DeviceMemory arena_memory, DeviceMemory collective_memory, DeviceMemory scratch_memory,
+           PinnedMemory staged_memory, absl::Span<const RankProgram* const> programs, Stream made, Event event,
+           ProductKind kind)
+      : arena(std::move(arena_memory)),
+        addends(std::move(collective_memory)),
+        scratch_block(std::move(scratch_memory)),
+        staged_block(std::move(staged_memory)),
+        scratch(PlaceScratch(programs, ranks, scratch_block.bytes().data()).scratch),
+        staged(PlaceStaged(programs, staged_block.bytes().data()).staged),
+        stream(std::move(made)),
+        done(std::move(event)),
+        backend(stream.get(), scratch, kind) {}
+
+  const DeviceMemory arena;
+  const DeviceMemory addends;  // of the collective
+  const DeviceMemory scratch_block;
+  const PinnedMemory staged_block;
+  const StepScratch scratch;
+  const Staged staged;
+  const Stream stream;
+  const Event done;
+  CudaBackend backend;
+  std::optional<DeviceTables> tables;
+  std::unique_ptr<DeviceCollective> collective;
+  std::map<std::tuple<const RankProgram*, uint32_t, uint32_t>, Captured> graphs;  // by program, layer, tokens
+  absl::Span<const CudaBackend::Failures> failures;                               // of the run under way
+};
+
+CudaExecutor::CudaExecutor(const Plan& plan, const Device& device, runtime::Communicator& group,
+                           const runtime::ExecutorOptions& options)
+    : plan_(plan), device_(device), group_(group), options_(options) {}
+
+absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Reserve(const Plan& plan, const RankMemory& memory,
+                                                                    const Device& device,
+                                                                    absl::Span<const RankProgram* const> programs,
+                                                                    runtime::Communicator& group,
+                                                                    const runtime::ExecutorOptions& options) {
+  const uint64_t scratch_bytes = PlaceScratch(programs, group.size(), nullptr).bytes;
+  if (scratch_bytes > memory.capture) {
+    return Refuse(Reason::kOutOfMemory, absl::StrCat("captured programs need ", ByteText(scratch_bytes),
+                                                     " beside their values, the plan charges ",
+                                                     ByteText(memory.capture), ": the deployment's limits.capture"));
+  }
+  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaSetDevice(device.ordinal), absl::StrCat("device ", device.pci_id));
+  MESHSEAL_ASSIGN_OR_RETURN(DeviceMemory arena, DeviceMemory::Reserve(runtime::WorkBytes(memory), "the work arena"));
+  MESHSEAL_ASSIGN_OR_RETURN(DeviceMemory addends, DeviceMemory::Reserve(memory.collective, "a collective"));
+  MESHSEAL_ASSIGN_OR_RETURN(DeviceMemory scratch, DeviceMemory::Reserve(scratch_bytes, "captured programs"));
+  MESHSEAL_ASSIGN_OR_RETURN(PinnedMemory staged,
+                            PinnedMemory::Reserve(PlaceStaged(programs, nullptr).bytes, "rows on their way"));
+  MESHSEAL_ASSIGN_OR_RETURN(Stream stream, Stream::Make());
+  MESHSEAL_ASSIGN_OR_RETURN(Event done, Event::Make());
+  const ProductKind kind = plan.numerics == Numerics::kReference1 ? ProductKind::kReference : ProductKind::kLanes;
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, device, group, options));
+  executor->on_device_ =
+      std::make_unique<OnDevice>(group.size(), std::move(arena), std::move(addends), std::move(scratch),
+                                 std::move(staged), programs, std::move(stream), std::move(done), kind);
+  return executor;
+}
+
+CudaExecutor::~CudaExecutor() {
+  if (!lost_) return;
+  const auto idle = [] { return absl::OkStatus(); };
+  if (ReasonOf(WaitFor(on_device_->done.get(), kRest, "the end of a failed run", idle)) != Reason::kDeadline) return;
+  // Freeing would wait for the device for ever: its memory ends with the process, which a failure ends.
+  static_cast<void>(on_device_.release());
+}
+
+void CudaExecutor::Bind(DeviceTables tables, std::unique_ptr<DeviceCollective> collective) {
+  on_device_->tables.emplace(std::move(tables));
+  on_device_->collective = std::move(collective);
+  on_device_->backend.Use(*on_device_->tables);
+}
+
+uint64_t CudaExecutor::arena_bytes() const { return on_device_->arena.bytes().size(); }
+uint64_t CudaExecutor::graphs() const { return on_device_->graphs.size(); }
+
+uint32_t CudaExecutor::RowsFor(const RankProgram& program, uint32_t tokens) const {
+  if (program.phase() != Phase::kDecode || !on_device_->collective->capturable()) return tokens;
+  for (const uint32_t bucket : plan_.limits.decode_buckets) {
+    if (bucket >= tokens) return std::min(bucket, program.max_tokens());
+  }
+  return program.max_tokens();
+}
+
+void CudaExecutor::Stage(const RankProgram& program, const StepInput& input) {
+  const Staged& staged = on_device_->staged;
+  const uint64_t elements = uint64_t{RowsFor(program, input.tokens)} * program.hidden();
+  StepParameters parameters;
+  parameters.tokens.first_token = input.first_token;
+  parameters.tokens.tokens = input.tokens;
+  parameters.drain = options_.drain != nullptr && options_.drain->load(std::memory_order_relaxed) ? 1 : 0;
+  const DeviceCollective& collective = *on_device_->collective;
+  parameters.sum = SumPieceOf(program.reduce_algorithm(), elements, collective.size(), collective.rank());
+  parameters.rows = {0, elements};
+  parameters.lane = {0, kLaneWords};
+  *staged.parameters = parameters;
+  std::copy(input.hidden.begin(), input.hidden.end(), staged.rows);
+  std::copy(input.token_ids.begin(), input.token_ids.end(), staged.token_ids);
+  std::copy(input.routing.experts.begin(), input.routing.experts.end(), staged.given);
+  std::copy(input.routing.weights.begin(), input.routing.weights.end(), staged.given_weights);
+}
+
+absl::Status CudaExecutor::Enqueue(const StepFrame& frame) {
+  OnDevice& on = *on_device_;
+  const cudaStream_t stream = on.stream.get();
+  const RankProgram& program = frame.program();
+  on.backend.Begin();
+  if (options_.poison) {
+    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(on.arena.bytes().data(), kPoison, program.arena_bytes(), stream),
+                                  "filling the work arena");
+  }
+  MESHSEAL_RETURN_IF_ERROR(CopyIn(on.scratch.parameters, on.staged.parameters, sizeof(StepParameters), stream));
+  const absl::Span<float> rows = frame.Tokens(program.layer_input());
+  MESHSEAL_RETURN_IF_ERROR(CopyIn(rows.data(), on.staged.rows, rows.size() * sizeof(float), stream));
+  const runtime::BoundStep& route = program.route();
+  if (route.kind == StepKind::kRouteByTable) {
+    const absl::Span<int32_t> ids = frame.TokenIds(route.inputs[1]);
+    MESHSEAL_RETURN_IF_ERROR(CopyIn(ids.data(), on.staged.token_ids, ids.size() * sizeof(int32_t), stream));
+  }
+  if (route.kind == StepKind::kRouteGiven) {
+    const absl::Span<int32_t> experts = frame.ExpertIds(route.inputs[0]);
+    const absl::Span<float> weights = frame.ExpertWeights(route.inputs[0]);
+    MESHSEAL_RETURN_IF_ERROR(CopyIn(experts.data(), on.staged.given, experts.size() * sizeof(int32_t), stream));
+    MESHSEAL_RETURN_IF_ERROR(CopyIn(weights.data(), on.staged.given_weights, weights.size() * sizeof(float), stream));
+  }
+  for (uint32_t i = 0; i < program.steps().size(); ++i) {
+    MESHSEAL_RETURN_IF_ERROR(program.steps()[i].kind == StepKind::kCollective ? EnqueueCollective(frame, i)
+                                                                              : RunStep(frame, i, on.backend));
+  }
+  const absl::Span<float> result = frame.Tokens(program.layer_output());
+  return CopyOut(on.staged.output, result.data(), result.size() * sizeof(float), stream);
+}
+
+absl::Status CudaExecutor::EnqueueCollective(const StepFrame& frame, uint32_t step_number) {
+  OnDevice& on = *on_device_;
+  const cudaStream_t stream = on.stream.get();
+  const RankProgram& program = frame.program();
+  const runtime::BoundStep& step = program.steps()[step_number];
+  const absl::Span<int32_t> experts = frame.ExpertIds(frame.RoutingPlace());
+  const absl::Span<float> weights = frame.ExpertWeights(frame.RoutingPlace());
+
+  LaneStep lane;
+  lane.step = &on.scratch.parameters->tokens;
+  lane.top_k = frame.shape().top_k;
+  lane.experts = experts.data();
+  lane.weights = weights.data();
+  lane.computed = on.scratch.computed;
+  for (const CudaBackend::Failures& failures : on.backend.failures()) lane.failures[lane.lists++] = failures.list;
+  lane.drain = &on.scratch.parameters->drain;
+  lane.report = on.scratch.report;
+  MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchLane(stream, lane), "the status lane");
+  MESHSEAL_RETURN_IF_ERROR(CopyOut(on.staged.report, on.scratch.report, sizeof(LaneReport), stream));
+  // The plan lets later values take the routing's place.
+  MESHSEAL_RETURN_IF_ERROR(CopyOut(on.staged.experts, experts.data(), experts.size() * sizeof(int32_t), stream));
+  MESHSEAL_RETURN_IF_ERROR(CopyOut(on.staged.weights, weights.data(), weights.size() * sizeof(float), stream));
+
+  DeviceCollective& collective = *on.collective;
+  const absl::Span<StatusLane> lanes(reinterpret_cast<StatusLane*>(on.scratch.lanes), collective.size());
+  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(&lanes[collective.rank()], &on.scratch.report->lane, sizeof(StatusLane),
+                                                cudaMemcpyDeviceToDevice, stream),
+                                "the status lane");
+  const Buffer& in = step.inputs.front();
+  const absl::Span<float> out = frame.Tokens(step.outputs.front());
+  const bool exact = program.fixed_point().has_value();
+  const absl::Span<float> addend = frame.Tokens(in);
+  const absl::Span<int64_t> fixed = exact ? frame.FixedTokens(in) : absl::Span<int64_t>();
+  MESHSEAL_RETURN_IF_CUDA_ERROR(
+      LaunchZeroOnError(stream, {lane.step, frame.shape().tokens, uint64_t{program.hidden()} * (exact ? 2 : 1),
+                                 on.scratch.report, reinterpret_cast<uint32_t*>(addend.data())}),
+      "the addend of a failed rank");
+  if (exact) {
+    MESHSEAL_RETURN_IF_ERROR(EnqueueSum(collective, fixed, lanes, stream));
+    MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchFixedToFloat(stream, {&on.scratch.parameters->rows, out.size(),
+                                                              *program.fixed_point(), fixed.data(), out.data()}),
+                                  "the sum as float32");
+  } else if (program.reduce_algorithm() == ReduceAlgorithm::kTransport) {
+    MESHSEAL_RETURN_IF_ERROR(EnqueueSum(collective, addend, lanes, stream));
+    if (out.data() != addend.data()) {
+      MESHSEAL_RETURN_IF_CUDA_ERROR(
+          cudaMemcpyAsync(out.data(), addend.data(), out.size() * sizeof(float), cudaMemcpyDeviceToDevice, stream),
+          "a copy of the sum");
+    }
+  } else {
+    MESHSEAL_RETURN_IF_ERROR(EnqueueOrderedSum(collective, program.reduce_algorithm(), addend, on.addends.bytes(), out,
+                                               lanes, {&on.scratch.parameters->sum, &on.scratch.parameters->lane},
+                                               stream));
+  }
+  return CopyOut(on.staged.sum, &lanes[0], sizeof(StatusLane), stream);
+}
+
+absl::Status CudaExecutor::Replay(const StepFrame& frame) {
+  OnDevice& on = *on_device_;
+  const cudaStream_t stream = on.stream.get();
+  Captured& captured = on.graphs[{&frame.program(), frame.layer(), frame.shape().tokens}];
+  if (captured.exec == nullptr) {
+    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "a capture");
+    const absl::Status enqueued = Enqueue(frame);
+    cudaGraph_t ended = nullptr;
+    const cudaError_t end = cudaStreamEndCapture(stream, &ended);
+    const Graph graph(ended);
+    MESHSEAL_RETURN_IF_ERROR(enqueued);
+    MESHSEAL_RETURN_IF_CUDA_ERROR(end, "the end of a capture");
+    MESHSEAL_RETURN_IF_ERROR(CheckNodes(graph.get()));
+    cudaGraphExec_t exec = nullptr;
+    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaGraphInstantiate(&exec, graph.get(), 0), "a graph");
+    captured.exec.reset(exec);
+    captured.failures.assign(on.backend.failures().begin(), on.backend.failures().end());
+  }
+  on.failures = captured.failures;
+  return FromCuda(cudaGraphLaunch(captured.exec.get(), stream), "the launch of a graph");
+}
+
+absl::Status CudaExecutor::Wait(const StepFrame& frame) {
+  OnDevice& on = *on_device_;
+  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaEventRecord(on.done.get(), on.stream.get()), "an event");
+  const absl::Status done = WaitFor(on.done.get(), options_.deadline,
+                                    absl::StrCat("the ", WordOf(frame.program().phase()), " program"), [this, &on] {
+                                      const absl::Status state = on.collective->Check();
+                                      return state.ok() ? group_.Check() : state;
+                                    });
+  if (!done.ok()) {
+    lost_ = true;
+    on.collective->Abort();
+  }
+  return done;
+}
+
+absl::Status CudaExecutor::CauseOf(const StepFrame& frame, const StepInput& input) const {
+  const LaneReport& report = *on_device_->staged.report;
+  if (report.failure == 0) return absl::OkStatus();
+  const FailureList& list = on_device_->failures[report.list].list;
+  const uint64_t at = list.items_per_token == 0 ? 0 : report.item / list.items_per_token;
+  const uint64_t token = input.first_token + at;
+  const uint32_t expert = FailedExpert(report.failure);
+  const uint32_t detail = FailureDetail(report.failure);
+  const std::string whose =
+      expert == kSharedExpert ? std::string(runtime::kSharedExpertText) : runtime::ExpertText(expert);
+  absl::Status cause;
+  switch (FailureKindOf(report.failure)) {
+    case FailureKind::kRouterScore:
+      cause = runtime::RefuseScore(token, expert);
+      break;
+    case FailureKind::kOutput:
+      cause = runtime::RefuseOutput(token, whose);
+      break;
+    case FailureKind::kBound:
+      cause = runtime::RefuseAddend(*frame.program().fixed_point(), token, whose, std::bit_cast<float>(detail));
+      break;
+    case FailureKind::kTokenId:
+      cause =
+          Refuse(Reason::kUsage, absl::StrCat("token ", token, " has the id ", detail, ", outside the token table"));
+      break;
+    case FailureKind::kTokenTableRow:
+      cause = Refuse(Reason::kWeightsTensor, absl::StrCat("token ", token, ": the token table's row ", detail,
+                                                          " does not select different experts"));
+      break;
+    case FailureKind::kGroupedRows:
+      cause = runtime::RefuseRows(detail, frame.program().grouped_rows());
+      break;
+    case FailureKind::kNone:
+      cause = Refuse(Reason::kBug, absl::StrCat("an unknown failure ", report.failure));
+      break;
+  }
+  const absl::Span<const runtime::BoundStep> steps = frame.program().steps();
+  const StepKind kind = on_device_->failures[report.list].step;
+  const auto failed = std::find_if(steps.begin(), steps.end(), [kind](const auto& step) { return step.kind == kind; });
+  return frame.Placed(static_cast<uint32_t>(failed - steps.begin()), cause);
+}
+
+void CudaExecutor::HandOut(const RankProgram& program, const StepInput& input, const StepOutput& output) const {
+  const Staged& staged = on_device_->staged;
+  std::copy_n(staged.experts, output.expert_ids.size(), output.expert_ids.begin());
+  std::copy_n(staged.weights, output.expert_weights.size(), output.expert_weights.begin());
+  if (output.hidden.empty()) return;
+  std::copy_n(staged.output, uint64_t{input.tokens} * program.hidden(), output.hidden.begin());
+  runtime::ToBasis(program.output(), output.hidden);
+}
+
+absl::Status CudaExecutor::Run(const RankProgram& program, const runtime::LayerWeights& weights, const StepInput& input,
+                               const StepOutput& output, runtime::StepCounters* counters) {
+  OnDevice& on = *on_device_;
+  MESHSEAL_RETURN_IF_ERROR(CheckRun(program, arena_bytes(), input, output));
+  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaSetDevice(device_.ordinal), absl::StrCat("device ", device_.pci_id));
+  StepInput widest = input;
+  widest.tokens = RowsFor(program, input.tokens);
+  runtime::StepCounters unused;
+  const StepFrame frame(program, weights, widest, on.arena.bytes(), &unused);
+  Stage(program, input);
+
+  const auto collective =
+      std::find_if(program.steps().begin(), program.steps().end(),
+                   [](const runtime::BoundStep& step) { return step.kind == StepKind::kCollective; });
+  const auto step_number = static_cast<uint32_t>(collective - program.steps().begin());
+  trail_.Enter(input.layer, step_number, collective->mnemonic);
+  absl::Status status;
+  if (program.phase() == Phase::kDecode && on.collective->capturable()) {
+    status = Replay(frame);
+  } else {
+    status = Enqueue(frame);
+    on.failures = on.backend.failures();
+  }
+  if (!status.ok()) {
+    lost_ = true;
+    on.collective->Abort();
+    return status;
+  }
+  const absl::Status reduced = Wait(frame);
+  const absl::Status cause = reduced.ok() ? CauseOf(frame, input) : absl::OkStatus();
+  const StatusLane& sum = *on.staged.sum;
+  drains_ = reduced.ok() && sum.drain > 0;
+  if (reduced.ok()) {
+    const auto computed = static_cast<uint64_t>(on.staged.report->lane.computed_slots);
+    counters->gate_up_slots += computed;
+    counters->down_slots += computed;
+  }
+  const uint64_t slots = uint64_t{input.tokens} * program.layer_class().top_k;
+  MESHSEAL_RETURN_IF_ERROR(CollectiveVerdict(frame, step_number, slots, cause, reduced, sum, trail_, group_));
+  HandOut(program, input, output);
+  return absl::OkStatus();
+}
+
+}  // namespace meshseal::cuda
