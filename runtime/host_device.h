@@ -9,7 +9,7 @@
 #endif
 
 // In front of a loop of constant length. Unrolled, a device keeps the arrays that it indexes in registers.
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__)
 #define MESHSEAL_UNROLL _Pragma("unroll")
 #define MESHSEAL_NO_UNROLL _Pragma("unroll 1")
 #else

@@ -150,9 +150,8 @@ absl::StatusOr<std::unique_ptr<ResidentRank>> ResidentRank::Make(std::shared_ptr
 absl::Status ResidentRank::Prepare(LoadSource& source) {
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Open(source)));
   const absl::StatusOr<LocalFacts> local = CollectLocalFacts();
-  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, local.status()));
-  RankFacts facts = FactsOf(plan_->plan(), options_, *local);
-  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, compute_->Describe(&facts)));
+  RankFacts facts = FactsOf(plan_->plan(), options_, local.ok() ? *local : LocalFacts());
+  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, local.ok() ? compute_->Describe(&facts) : local.status()));
   MESHSEAL_RETURN_IF_ERROR(Preflight(*world_, *plan_, StatementOf(*plan_, rank(), facts)));
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Reserve(source)));
   MESHSEAL_RETURN_IF_ERROR(Agree(*world_, Load(source)));

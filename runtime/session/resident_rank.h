@@ -73,7 +73,7 @@ class ResidentRank {
 
   uint32_t rank() const { return endpoint_->rank(); }
 
-  // OPEN, PREFLIGHT, RESERVED, STAGED, each with the agreement of the whole world.
+  // OPEN, PREFLIGHT, RESERVED, STAGED, BOUND, each with the agreement of the whole world.
   absl::Status Prepare(LoadSource& source);
 
   // This rank's part of a call: its stage's layers. Whole when all ranks of the world are in this process; otherwise
