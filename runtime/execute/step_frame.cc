@@ -1,5 +1,8 @@
 #include "runtime/execute/step_frame.h"
 
+#include <string>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "schema/reason.h"
 
@@ -7,10 +10,12 @@ namespace meshseal::runtime {
 
 absl::Status StepFrame::Placed(uint32_t step_number, const absl::Status& failure) const {
   if (failure.ok()) return failure;
-  return Refuse(
-      ReasonOf(failure).value_or(Reason::kBug),
+  const std::string place =
       absl::StrCat("layer ", layer_, ", step ", step_number, " ", program_.steps()[step_number].mnemonic,
-                   program_.gathers() ? " (tokens counted over all dense groups): " : ": ", failure.message()));
+                   program_.gathers() ? " (tokens counted over all dense groups): " : ": ");
+  // A peer that ended the world here has said so already.
+  if (absl::StartsWith(failure.message(), place)) return failure;
+  return Refuse(ReasonOf(failure).value_or(Reason::kBug), absl::StrCat(place, failure.message()));
 }
 
 }  // namespace meshseal::runtime

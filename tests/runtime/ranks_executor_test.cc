@@ -328,5 +328,17 @@ TEST(RankExecutorTest, SizesAreRefused) {
   EXPECT_EQ(ReasonOf(status), Reason::kUsage);
 }
 
+TEST(StepFrameTest, APlaceIsNamedOnce) {
+  const SealedPlan plan = support::BuildSealedPlan(PlanNumbers());
+  const RankProgram program = BindProgram(plan, 0, 0, Phase::kDecode).value();
+  const LayerWeights weights;
+  StepCounters counters;
+  const StepFrame frame(program, weights, StepInput(), {}, &counters);
+  const absl::Status once = frame.Placed(0, Refuse(Reason::kNonFinite, "token 3"));
+  EXPECT_EQ(once.message(), "layer 0, step 0 route: token 3");
+  EXPECT_EQ(frame.Placed(0, once), once);  // heard of from a peer
+  EXPECT_EQ(frame.Placed(1, once).message(), "layer 0, step 1 gate_up: layer 0, step 0 route: token 3");
+}
+
 }  // namespace
 }  // namespace meshseal::runtime
