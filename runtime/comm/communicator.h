@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "runtime/comm/piece.h"
 #include "runtime/comm/status_lane.h"
 #include "schema/terms.h"
 
@@ -20,13 +21,6 @@ namespace meshseal::runtime {
 
 // Bytes of each member's part that a world's communicator is reserved for.
 inline constexpr size_t kMaxGatherBytes = 1024;
-
-// Elements, or bytes, [first, first + count) of what a call is over.
-struct Piece {
-  uint64_t first = 0;
-  uint64_t count = 0;
-  friend bool operator==(const Piece&, const Piece&) = default;
-};
 
 // What a member's calls took since it was made: all but those of a group of one, which move nothing.
 struct CallTotals {

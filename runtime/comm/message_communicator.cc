@@ -400,12 +400,7 @@ class MessageCommunicator : public Communicator {
     const uint64_t count = addend.size();
     Announcement part = SumPartOf(call, count, sum.size(), lane);
     if (part.room != part.count) part.flaw = static_cast<uint32_t>(Flaw::kOutput);
-    // As equal as possible, larger first.
-    uint64_t end = 0;
-    for (uint32_t member = 0; member < size(); ++member) {
-      all_pieces_[member] = {end, count / size() + (member < count % size() ? 1 : 0)};
-      end += all_pieces_[member].count;
-    }
+    for (uint32_t member = 0; member < size(); ++member) all_pieces_[member] = EvenPiece(count, size(), member);
     const bool gathers = algorithm_ == ReduceAlgorithm::kGatherThenSum;
     Require(gathers ? CheckedMul(count * sizeof(T), size()) : SumBytes<T>(count, all_pieces_.front().count), &part);
     MESHSEAL_RETURN_IF_ERROR(Announce(everybody_, part, lane_sum));

@@ -16,6 +16,7 @@
 #include "runtime/backend/basis.h"
 #include "runtime/backend/refusals.h"
 #include "runtime/comm/status_lane.h"
+#include "runtime/cuda/block_places.h"
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/device_sum.h"
@@ -37,9 +38,6 @@ using runtime::StepFrame;
 using runtime::StepInput;
 using runtime::StepOutput;
 
-static_assert(sizeof(StatusLane) == sizeof(DeviceLane));
-
-constexpr int kPoison = 0xFF;
 // How long a device may take to come to rest after its collective was ended, before its memory is left to it.
 constexpr std::chrono::milliseconds kRest{2'000};
 
@@ -72,22 +70,19 @@ PlacedStaged PlaceStaged(absl::Span<const RankProgram* const> programs, std::byt
     slots = std::max(slots, uint64_t{program->max_tokens()} * program->layer_class().top_k);
   }
   PlacedStaged placed;
-  const auto place = [&](uint64_t count, auto** at) {
-    using T = std::remove_pointer_t<std::remove_pointer_t<decltype(at)>>;
-    if (block != nullptr) *at = reinterpret_cast<T*>(block + placed.bytes);
-    placed.bytes += (count * sizeof(T) + 63) / 64 * 64;
-  };
   Staged& s = placed.staged;
-  place(1, &s.parameters);
-  place(elements, &s.rows);
-  place(tokens, &s.token_ids);
-  place(slots, &s.given);
-  place(slots, &s.given_weights);
-  place(1, &s.report);
-  place(1, &s.sum);
-  place(slots, &s.experts);
-  place(slots, &s.weights);
-  place(elements, &s.output);
+  BlockPlaces places(block);
+  places.Place(1, &s.parameters);
+  places.Place(elements, &s.rows);
+  places.Place(tokens, &s.token_ids);
+  places.Place(slots, &s.given);
+  places.Place(slots, &s.given_weights);
+  places.Place(1, &s.report);
+  places.Place(1, &s.sum);
+  places.Place(slots, &s.experts);
+  places.Place(slots, &s.weights);
+  places.Place(elements, &s.output);
+  placed.bytes = places.bytes();
   return placed;
 }
 
@@ -105,12 +100,10 @@ struct Captured {
 };
 
 absl::Status CopyIn(void* device, const void* host, uint64_t bytes, cudaStream_t stream) {
-  if (bytes == 0) return absl::OkStatus();
-  return FromCuda(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream), "a copy to the device");
+  return EnqueueCopy(device, host, bytes, cudaMemcpyHostToDevice, stream, "a copy to the device");
 }
 absl::Status CopyOut(void* host, const void* device, uint64_t bytes, cudaStream_t stream) {
-  if (bytes == 0) return absl::OkStatus();
-  return FromCuda(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream), "a copy from the device");
+  return EnqueueCopy(host, device, bytes, cudaMemcpyDeviceToHost, stream, "a copy from the device");
 }
 
 // Kernels, copies and fills: what a program may have captured.
@@ -207,7 +200,6 @@ void CudaExecutor::Bind(DeviceTables tables, std::unique_ptr<DeviceCollective> c
 }
 
 uint64_t CudaExecutor::arena_bytes() const { return on_device_->arena.bytes().size(); }
-uint64_t CudaExecutor::graphs() const { return on_device_->graphs.size(); }
 
 uint32_t CudaExecutor::RowsFor(const RankProgram& program, uint32_t tokens) const {
   if (program.phase() != Phase::kDecode || !on_device_->collective->capturable()) return tokens;
@@ -217,9 +209,10 @@ uint32_t CudaExecutor::RowsFor(const RankProgram& program, uint32_t tokens) cons
   return program.max_tokens();
 }
 
-void CudaExecutor::Stage(const RankProgram& program, const StepInput& input) {
+void CudaExecutor::Stage(const StepFrame& frame, const StepInput& input) {
   const Staged& staged = on_device_->staged;
-  const uint64_t elements = uint64_t{RowsFor(program, input.tokens)} * program.hidden();
+  const RankProgram& program = frame.program();
+  const uint64_t elements = uint64_t{frame.shape().tokens} * program.hidden();
   StepParameters parameters;
   parameters.tokens.first_token = input.first_token;
   parameters.tokens.tokens = input.tokens;
@@ -241,8 +234,9 @@ absl::Status CudaExecutor::Enqueue(const StepFrame& frame) {
   const RankProgram& program = frame.program();
   on.backend.Begin();
   if (options_.poison) {
-    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(on.arena.bytes().data(), kPoison, program.arena_bytes(), stream),
-                                  "filling the work arena");
+    MESHSEAL_RETURN_IF_CUDA_ERROR(
+        cudaMemsetAsync(on.arena.bytes().data(), runtime::kPoison, program.arena_bytes(), stream),
+        "filling the work arena");
   }
   MESHSEAL_RETURN_IF_ERROR(CopyIn(on.scratch.parameters, on.staged.parameters, sizeof(StepParameters), stream));
   const absl::Span<float> rows = frame.Tokens(program.layer_input());
@@ -290,10 +284,9 @@ absl::Status CudaExecutor::EnqueueCollective(const StepFrame& frame, uint32_t st
   MESHSEAL_RETURN_IF_ERROR(CopyOut(on.staged.weights, weights.data(), weights.size() * sizeof(float), stream));
 
   DeviceCollective& collective = *on.collective;
-  const absl::Span<StatusLane> lanes(reinterpret_cast<StatusLane*>(on.scratch.lanes), collective.size());
-  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(&lanes[collective.rank()], &on.scratch.report->lane, sizeof(StatusLane),
-                                                cudaMemcpyDeviceToDevice, stream),
-                                "the status lane");
+  const absl::Span<StatusLane> lanes(on.scratch.lanes, collective.size());
+  MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(&lanes[collective.rank()], &on.scratch.report->lane, sizeof(StatusLane),
+                                       cudaMemcpyDeviceToDevice, stream, "the status lane"));
   const Buffer& in = step.inputs.front();
   const absl::Span<float> out = frame.Tokens(step.outputs.front());
   const bool exact = program.fixed_point().has_value();
@@ -310,11 +303,8 @@ absl::Status CudaExecutor::EnqueueCollective(const StepFrame& frame, uint32_t st
                                   "the sum as float32");
   } else if (program.reduce_algorithm() == ReduceAlgorithm::kTransport) {
     MESHSEAL_RETURN_IF_ERROR(EnqueueSum(collective, addend, lanes, stream));
-    if (out.data() != addend.data()) {
-      MESHSEAL_RETURN_IF_CUDA_ERROR(
-          cudaMemcpyAsync(out.data(), addend.data(), out.size() * sizeof(float), cudaMemcpyDeviceToDevice, stream),
-          "a copy of the sum");
-    }
+    MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(out.data(), addend.data(), out.size() * sizeof(float),
+                                         cudaMemcpyDeviceToDevice, stream, "a copy of the sum"));
   } else {
     MESHSEAL_RETURN_IF_ERROR(EnqueueOrderedSum(collective, program.reduce_algorithm(), addend, on.addends.bytes(), out,
                                                lanes, {&on.scratch.parameters->sum, &on.scratch.parameters->lane},
@@ -348,16 +338,16 @@ absl::Status CudaExecutor::Replay(const StepFrame& frame) {
 absl::Status CudaExecutor::Wait(const StepFrame& frame) {
   OnDevice& on = *on_device_;
   MESHSEAL_RETURN_IF_CUDA_ERROR(cudaEventRecord(on.done.get(), on.stream.get()), "an event");
-  const absl::Status done = WaitFor(on.done.get(), options_.deadline,
-                                    absl::StrCat("the ", WordOf(frame.program().phase()), " program"), [this, &on] {
-                                      const absl::Status state = on.collective->Check();
-                                      return state.ok() ? group_.Check() : state;
-                                    });
-  if (!done.ok()) {
-    lost_ = true;
-    on.collective->Abort();
-  }
-  return done;
+  return WaitFor(on.done.get(), options_.deadline, absl::StrCat("the ", WordOf(frame.program().phase()), " program"),
+                 [this, &on] {
+                   const absl::Status state = on.collective->Check();
+                   return state.ok() ? group_.Check() : state;
+                 });
+}
+
+void CudaExecutor::GiveUp() {
+  lost_ = true;
+  on_device_->collective->Abort();
 }
 
 absl::Status CudaExecutor::CauseOf(const StepFrame& frame, const StepInput& input) const {
@@ -420,7 +410,7 @@ absl::Status CudaExecutor::Run(const RankProgram& program, const runtime::LayerW
   widest.tokens = RowsFor(program, input.tokens);
   runtime::StepCounters unused;
   const StepFrame frame(program, weights, widest, on.arena.bytes(), &unused);
-  Stage(program, input);
+  Stage(frame, input);
 
   const auto collective =
       std::find_if(program.steps().begin(), program.steps().end(),
@@ -435,11 +425,11 @@ absl::Status CudaExecutor::Run(const RankProgram& program, const runtime::LayerW
     on.failures = on.backend.failures();
   }
   if (!status.ok()) {
-    lost_ = true;
-    on.collective->Abort();
+    GiveUp();
     return status;
   }
   const absl::Status reduced = Wait(frame);
+  if (!reduced.ok()) GiveUp();
   const absl::Status cause = reduced.ok() ? CauseOf(frame, input) : absl::OkStatus();
   const StatusLane& sum = *on.staged.sum;
   drains_ = reduced.ok() && sum.drain > 0;

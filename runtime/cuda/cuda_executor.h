@@ -49,9 +49,6 @@ class CudaExecutor : public runtime::Executor {
   bool drains() const override { return drains_; }
   uint64_t arena_bytes() const override;
 
-  // Graphs that were captured.
-  uint64_t graphs() const;
-
  private:
   struct OnDevice;
 
@@ -61,7 +58,7 @@ class CudaExecutor : public runtime::Executor {
   // The tokens that a step of `tokens` is enqueued for.
   uint32_t RowsFor(const runtime::RankProgram& program, uint32_t tokens) const;
   // What the caller brings and asks for, to the fixed places of the host and back.
-  void Stage(const runtime::RankProgram& program, const runtime::StepInput& input);
+  void Stage(const runtime::StepFrame& frame, const runtime::StepInput& input);
   void HandOut(const runtime::RankProgram& program, const runtime::StepInput& input,
                const runtime::StepOutput& output) const;
   // All of a run, for `frame`'s tokens at most.
@@ -71,6 +68,8 @@ class CudaExecutor : public runtime::Executor {
   absl::Status Replay(const runtime::StepFrame& frame);
   // Until all of it is done, or the deadline has passed or another rank has failed.
   absl::Status Wait(const runtime::StepFrame& frame);
+  // Ends the collective: what was enqueued may never be done.
+  void GiveUp();
   // Why this rank's step failed; OK where it did not.
   absl::Status CauseOf(const runtime::StepFrame& frame, const runtime::StepInput& input) const;
 

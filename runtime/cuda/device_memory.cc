@@ -8,28 +8,26 @@
 namespace meshseal::cuda {
 
 // What fails here has failed before, and was told then.
-void DeviceMemory::Free::operator()(std::byte* data) const { static_cast<void>(cudaFree(data)); }
-void PinnedMemory::Free::operator()(std::byte* data) const { static_cast<void>(cudaFreeHost(data)); }
+template <MemorySide side>
+void ReservedMemory<side>::Free::operator()(std::byte* data) const {
+  static_cast<void>(side == MemorySide::kDevice ? cudaFree(data) : cudaFreeHost(data));
+}
 
-absl::StatusOr<DeviceMemory> DeviceMemory::Reserve(uint64_t bytes, absl::string_view purpose) {
-  DeviceMemory memory;
+template <MemorySide side>
+absl::StatusOr<ReservedMemory<side>> ReservedMemory<side>::Reserve(uint64_t bytes, absl::string_view purpose) {
+  constexpr bool kOnDevice = side == MemorySide::kDevice;
+  ReservedMemory memory;
   if (bytes == 0) return memory;
   void* data = nullptr;
-  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaMalloc(&data, bytes), absl::StrCat(bytes, " bytes of device memory for ", purpose));
+  MESHSEAL_RETURN_IF_CUDA_ERROR(
+      kOnDevice ? cudaMalloc(&data, bytes) : cudaMallocHost(&data, bytes),
+      absl::StrCat(bytes, " bytes of ", kOnDevice ? "device" : "page-locked", " memory for ", purpose));
   memory.data_.reset(static_cast<std::byte*>(data));
   memory.size_ = bytes;
   return memory;
 }
 
-absl::StatusOr<PinnedMemory> PinnedMemory::Reserve(uint64_t bytes, absl::string_view purpose) {
-  PinnedMemory memory;
-  if (bytes == 0) return memory;
-  void* data = nullptr;
-  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaMallocHost(&data, bytes),
-                                absl::StrCat(bytes, " bytes of page-locked memory for ", purpose));
-  memory.data_.reset(static_cast<std::byte*>(data));
-  memory.size_ = bytes;
-  return memory;
-}
+template class ReservedMemory<MemorySide::kDevice>;
+template class ReservedMemory<MemorySide::kPinned>;
 
 }  // namespace meshseal::cuda

@@ -12,14 +12,16 @@
 
 namespace meshseal::cuda {
 
-// Memory of the device that was current when it was reserved; a multiple of 256 bytes is its first address. Its bytes
-// may not be touched by the host. Move-only. 0 bytes are legal.
-class DeviceMemory {
+enum class MemorySide { kDevice, kPinned };
+
+// Move-only. 0 bytes are legal.
+template <MemorySide side>
+class ReservedMemory {
  public:
-  DeviceMemory() = default;
+  ReservedMemory() = default;
 
   // Reasons: kOutOfMemory, kDevice; `purpose` is part of the message.
-  static absl::StatusOr<DeviceMemory> Reserve(uint64_t bytes, absl::string_view purpose);
+  static absl::StatusOr<ReservedMemory> Reserve(uint64_t bytes, absl::string_view purpose);
 
   absl::Span<std::byte> bytes() const { return absl::MakeSpan(data_.get(), size_); }
 
@@ -31,22 +33,12 @@ class DeviceMemory {
   size_t size_ = 0;
 };
 
-// The same of the host, page-locked, so that copies to and from the device run beside its work.
-class PinnedMemory {
- public:
-  PinnedMemory() = default;
+// Of the device that was current when it was reserved; its first address is a multiple of 256. Its bytes may not be
+// touched by the host.
+using DeviceMemory = ReservedMemory<MemorySide::kDevice>;
 
-  static absl::StatusOr<PinnedMemory> Reserve(uint64_t bytes, absl::string_view purpose);
-
-  absl::Span<std::byte> bytes() const { return absl::MakeSpan(data_.get(), size_); }
-
- private:
-  struct Free {
-    void operator()(std::byte* data) const;
-  };
-  std::unique_ptr<std::byte, Free> data_;
-  size_t size_ = 0;
-};
+// Of the host, page-locked, so that copies to and from the device run beside its work.
+using PinnedMemory = ReservedMemory<MemorySide::kPinned>;
 
 }  // namespace meshseal::cuda
 

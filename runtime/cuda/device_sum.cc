@@ -1,9 +1,11 @@
 #include "runtime/cuda/device_sum.h"
 
-#include <algorithm>
+#include <type_traits>
 #include <vector>
 
+#include "runtime/comm/communicator.h"
 #include "runtime/cuda/cuda_status.h"
+#include "runtime/cuda/stream.h"
 #include "schema/status_macros.h"
 
 namespace meshseal::cuda {
@@ -12,52 +14,34 @@ namespace {
 using runtime::StatusLane;
 
 absl::Status Copy(void* to, const void* from, uint64_t bytes, cudaStream_t stream) {
-  if (bytes == 0 || to == from) return absl::OkStatus();
-  return FromCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "a copy of addends");
+  return EnqueueCopy(to, from, bytes, cudaMemcpyDeviceToDevice, stream, "a copy of addends");
 }
 
 // Lanes of all members become their sum, in lanes[0].
 absl::Status SumLanes(DeviceCollective& collective, absl::Span<StatusLane> lanes, cudaStream_t stream) {
-  StatusLane* const own = &lanes[collective.rank()];
-  if (collective.size() == 1) return Copy(&lanes[0], own, sizeof(*own), stream);
-  MESHSEAL_RETURN_IF_ERROR(Copy(&lanes[0], own, sizeof(*own), stream));
+  MESHSEAL_RETURN_IF_ERROR(Copy(&lanes[0], &lanes[collective.rank()], sizeof(StatusLane), stream));
   return collective.AllReduceSum(reinterpret_cast<int64_t*>(&lanes[0]), kLaneWords, stream);
 }
 
 template <class T>
 absl::Status SumInPlace(DeviceCollective& collective, absl::Span<T> values, absl::Span<StatusLane> lanes,
                         cudaStream_t stream) {
-  if (collective.size() == 1) return SumLanes(collective, lanes, stream);
   MESHSEAL_RETURN_IF_ERROR(collective.BeginGroup());
   MESHSEAL_RETURN_IF_ERROR(collective.AllReduceSum(values.data(), values.size(), stream));
   MESHSEAL_RETURN_IF_ERROR(SumLanes(collective, lanes, stream));
   return collective.EndGroup();
 }
 
-// As equal as possible, larger first.
-struct Pieces {
-  uint64_t count = 0;
-  uint32_t ranks = 1;
-  uint64_t First(uint32_t member) const { return member * (count / ranks) + std::min<uint64_t>(member, count % ranks); }
-  uint64_t Count(uint32_t member) const { return count / ranks + (member < count % ranks ? 1 : 0); }
-};
-
 template <class T>
-auto BytesOf(absl::Span<T> all, uint64_t first, uint64_t count) {
+auto BytesOf(absl::Span<T> all, const runtime::Piece& piece) {
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
-  return absl::Span<Byte>(reinterpret_cast<Byte*>(all.data() + first), count * sizeof(T));
+  return absl::Span<Byte>(reinterpret_cast<Byte*>(all.data() + piece.first), piece.count * sizeof(T));
 }
 
 }  // namespace
 
-ElementPiece SumPieceOf(ReduceAlgorithm algorithm, uint64_t count, uint32_t ranks, uint32_t rank) {
-  return {0, algorithm == ReduceAlgorithm::kExchangeThenSum ? Pieces{count, ranks}.Count(rank) : count};
-}
-
-uint64_t OrderedSumBytes(ReduceAlgorithm algorithm, uint64_t count, uint32_t ranks) {
-  if (ranks == 1) return 0;
-  const uint64_t kept = algorithm == ReduceAlgorithm::kGatherThenSum ? count : Pieces{count, ranks}.Count(0);
-  return kept * ranks * sizeof(float);
+runtime::Piece SumPieceOf(ReduceAlgorithm algorithm, uint64_t count, uint32_t ranks, uint32_t rank) {
+  return {0, algorithm == ReduceAlgorithm::kExchangeThenSum ? runtime::EvenPiece(count, ranks, rank).count : count};
 }
 
 absl::Status EnqueueOrderedSum(DeviceCollective& collective, ReduceAlgorithm algorithm, absl::Span<const float> addend,
@@ -81,13 +65,13 @@ absl::Status EnqueueOrderedSum(DeviceCollective& collective, ReduceAlgorithm alg
     MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchRankOrderSum(stream, {pieces.sum, count, ranks, count, kept, sum.data()}),
                                   "a sum in rank order");
   } else {
-    const Pieces cut = {count, ranks};
-    const uint64_t own = cut.Count(rank);
+    const auto piece_of = [&](uint32_t member) { return runtime::EvenPiece(count, ranks, member); };
+    const uint64_t own = piece_of(rank).count;
     std::vector<absl::Span<const std::byte>> out;
     std::vector<absl::Span<std::byte>> in;
     for (uint32_t member = 0; member < ranks; ++member) {
-      out.push_back(BytesOf(addend, cut.First(member), cut.Count(member)));
-      in.push_back(BytesOf(absl::MakeSpan(kept, ranks * own), member * own, own));
+      out.push_back(BytesOf(addend, piece_of(member)));
+      in.push_back(BytesOf(absl::MakeSpan(kept, ranks * own), {member * own, own}));
     }
     MESHSEAL_RETURN_IF_ERROR(collective.BeginGroup());
     MESHSEAL_RETURN_IF_ERROR(collective.Exchange(out, in, stream));
@@ -98,8 +82,8 @@ absl::Status EnqueueOrderedSum(DeviceCollective& collective, ReduceAlgorithm alg
     MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchRankOrderSum(stream, {pieces.sum, own, ranks, own, kept, kept}),
                                   "a sum in rank order");
     for (uint32_t member = 0; member < ranks; ++member) {
-      out[member] = BytesOf(absl::Span<const float>(kept, own), 0, own);
-      in[member] = BytesOf(sum, cut.First(member), cut.Count(member));
+      out[member] = BytesOf(absl::Span<const float>(kept, own), {0, own});
+      in[member] = BytesOf(sum, piece_of(member));
     }
     MESHSEAL_RETURN_IF_ERROR(collective.Exchange(out, in, stream));
   }

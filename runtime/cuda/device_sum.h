@@ -19,23 +19,20 @@
 namespace meshseal::cuda {
 
 // Elements of the sum that member `rank` makes, from where its addends lie on: all, or its own piece.
-ElementPiece SumPieceOf(ReduceAlgorithm algorithm, uint64_t count, uint32_t ranks, uint32_t rank);
+runtime::Piece SumPieceOf(ReduceAlgorithm algorithm, uint64_t count, uint32_t ranks, uint32_t rank);
 
 // The words of a status lane.
 inline constexpr uint64_t kLaneWords = sizeof(runtime::StatusLane) / sizeof(int64_t);
 
 // In device memory.
 struct SumPieces {
-  const ElementPiece* sum = nullptr;   // SumPieceOf
-  const ElementPiece* lane = nullptr;  // 0, kLaneWords
+  const runtime::Piece* sum = nullptr;   // SumPieceOf
+  const runtime::Piece* lane = nullptr;  // 0, kLaneWords
 };
 
-// Bytes for the addends of others that an ordered sum of `count` float32 takes; none of one rank.
-uint64_t OrderedSumBytes(ReduceAlgorithm algorithm, uint64_t count, uint32_t ranks);
-
 // Enqueues sum[i] = the members' addends, in member order, and the sum of their lanes. `lanes` has one for each member,
-// of which this one's is filled; afterwards lanes[0] is their sum. `buffer` has OrderedSumBytes. `algorithm` is one of
-// the ordered ones. Reasons kDevice, those of `collective`.
+// of which this one's is filled; afterwards lanes[0] is their sum. `buffer` is what the plan charges
+// for the collective. `algorithm` is one of the ordered ones. Reasons kDevice, those of `collective`.
 absl::Status EnqueueOrderedSum(DeviceCollective& collective, ReduceAlgorithm algorithm, absl::Span<const float> addend,
                                absl::Span<std::byte> buffer, absl::Span<float> sum,
                                absl::Span<runtime::StatusLane> lanes, const SumPieces& pieces, cudaStream_t stream);

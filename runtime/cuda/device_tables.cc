@@ -56,9 +56,8 @@ absl::StatusOr<DeviceTables> DeviceTables::Make(absl::Span<const runtime::RankPr
   }
   MESHSEAL_ASSIGN_OR_RETURN(tables.memory_, DeviceMemory::Reserve(image.bytes().size(), "the tables of a rank"));
   MESHSEAL_ASSIGN_OR_RETURN(const Stream stream, Stream::Make());
-  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(tables.memory_.bytes().data(), image.bytes().data(),
-                                                image.bytes().size(), cudaMemcpyHostToDevice, stream.get()),
-                                "a copy of the tables of a rank");
+  MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(tables.memory_.bytes().data(), image.bytes().data(), image.bytes().size(),
+                                       cudaMemcpyHostToDevice, stream.get(), "a copy of the tables of a rank"));
   MESHSEAL_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream.get()), "a copy of the tables of a rank");
   return tables;
 }

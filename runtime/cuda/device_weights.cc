@@ -24,10 +24,8 @@ class DevicePlacer : public runtime::WeightPlacer {
   }
 
   absl::Status Put() override {
-    if (place_.empty()) return absl::OkStatus();
-    MESHSEAL_RETURN_IF_CUDA_ERROR(
-        cudaMemcpyAsync(place_.data(), staging_.bytes().data(), place_.size(), cudaMemcpyHostToDevice, stream_.get()),
-        "a copy of weights to the device");
+    MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(place_.data(), staging_.bytes().data(), place_.size(), cudaMemcpyHostToDevice,
+                                         stream_.get(), "a copy of weights to the device"));
     return FromCuda(cudaStreamSynchronize(stream_.get()), "a copy of weights to the device");
   }
 

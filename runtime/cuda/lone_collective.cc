@@ -1,6 +1,6 @@
 #include "runtime/cuda/lone_collective.h"
 
-#include "runtime/cuda/cuda_status.h"
+#include "runtime/cuda/stream.h"
 
 namespace meshseal::cuda {
 namespace {
@@ -14,9 +14,8 @@ class LoneCollective : public DeviceCollective {
   absl::Status AllGather(std::byte*, uint64_t, cudaStream_t) override { return absl::OkStatus(); }
   absl::Status Exchange(absl::Span<const absl::Span<const std::byte>> out, absl::Span<const absl::Span<std::byte>> in,
                         cudaStream_t stream) override {
-    if (out[0].empty()) return absl::OkStatus();
-    return FromCuda(cudaMemcpyAsync(in[0].data(), out[0].data(), out[0].size(), cudaMemcpyDeviceToDevice, stream),
-                    "a copy of a rank's own bytes");
+    return EnqueueCopy(in[0].data(), out[0].data(), out[0].size(), cudaMemcpyDeviceToDevice, stream,
+                       "a copy of a rank's own bytes");
   }
   absl::Status AllReduceSum(float*, uint64_t, cudaStream_t) override { return absl::OkStatus(); }
   absl::Status AllReduceSum(int64_t*, uint64_t, cudaStream_t) override { return absl::OkStatus(); }

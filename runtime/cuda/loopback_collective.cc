@@ -77,32 +77,29 @@ class LoopbackCollective : public DeviceCollective {
   }
 
   static absl::Status Copy(void* to, const void* from, uint64_t bytes, cudaStream_t stream) {
-    if (bytes == 0) return absl::OkStatus();
-    return FromCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "loopback, a copy");
+    return EnqueueCopy(to, from, bytes, cudaMemcpyDeviceToDevice, stream, "loopback, a copy");
   }
 
   // Each member adds up its own piece, from its own addend on, and then takes the others' pieces. Nobody writes what
   // another still reads: of a member's values, piece p is read by member p alone before it is replaced.
   template <class T>
   absl::Status Reduce(T* values, uint64_t count, cudaStream_t stream) {
-    const uint64_t piece = (count + size() - 1) / size();
-    const auto first_of = [&](uint32_t member) { return std::min(count, member * piece); };
-    const auto count_of = [&](uint32_t member) { return std::min(count, (member + 1) * piece) - first_of(member); };
+    const auto piece_of = [&](uint32_t member) { return runtime::EvenPiece(count, size(), member); };
+    const runtime::Piece own = piece_of(rank());
     MESHSEAL_RETURN_IF_ERROR(Meet(ready_, values, stream));
     for (uint32_t step = 1; step < size(); ++step) {
       const uint32_t member = (rank() + step) % size();
       const T* const theirs = static_cast<const T*>(posts_[member].data);
-      MESHSEAL_RETURN_IF_CUDA_ERROR(
-          LaunchAddInto(values + first_of(rank()), theirs + first_of(rank()), count_of(rank()), stream),
-          "loopback, a sum");
+      MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchAddInto(values + own.first, theirs + own.first, own.count, stream),
+                                    "loopback, a sum");
     }
     const std::vector<Post> sums = posts_;
     MESHSEAL_RETURN_IF_ERROR(Meet(done_, nullptr, stream));
     for (uint32_t member = 0; member < size(); ++member) {
       if (member == rank()) continue;
-      MESHSEAL_RETURN_IF_ERROR(Copy(values + first_of(member),
-                                    static_cast<const T*>(sums[member].data) + first_of(member),
-                                    count_of(member) * sizeof(T), stream));
+      const runtime::Piece piece = piece_of(member);
+      MESHSEAL_RETURN_IF_ERROR(Copy(values + piece.first, static_cast<const T*>(sums[member].data) + piece.first,
+                                    piece.count * sizeof(T), stream));
     }
     return Meet(ready_, nullptr, stream);
   }

@@ -2,33 +2,12 @@
 
 #include <algorithm>
 
+#include "runtime/cuda/block_places.h"
 #include "runtime/cuda/kernels/combine.h"
 #include "runtime/cuda/kernels/down_exact.h"
 #include "runtime/cuda/kernels/shared_down_exact.h"
 
 namespace meshseal::cuda {
-namespace {
-
-constexpr uint64_t kAlignment = 256;
-
-class Placer {
- public:
-  explicit Placer(std::byte* block) : block_(block) {}
-
-  template <class T>
-  void Place(uint64_t count, T** place) {
-    if (block_ != nullptr) *place = reinterpret_cast<T*>(block_ + bytes_);
-    bytes_ += (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  uint64_t bytes() const { return bytes_; }
-
- private:
-  std::byte* const block_;
-  uint64_t bytes_ = 0;
-};
-
-}  // namespace
-
 PlacedScratch PlaceScratch(absl::Span<const runtime::RankProgram* const> programs, uint32_t ranks, std::byte* block) {
   uint64_t logits = 0;
   uint64_t tokens = 0;
@@ -50,20 +29,20 @@ PlacedScratch PlaceScratch(absl::Span<const runtime::RankProgram* const> program
   }
   PlacedScratch placed;
   StepScratch& s = placed.scratch;
-  Placer placer(block);
-  placer.Place(1, &s.parameters);
-  placer.Place(1, &s.report);
-  placer.Place(ranks, &s.lanes);
-  placer.Place(logits, &s.logits);
-  placer.Place(tokens, &s.shares);
-  placer.Place(slots, &s.computed);
-  placer.Place(tokens, &s.route_failures);
-  placer.Place(1, &s.scatter_failure);
-  placer.Place(output, &s.output_failures);
-  placer.Place(shared, &s.shared_failures);
-  placer.Place(slots, &s.local_of_slot);
-  placer.Place(experts, &s.counts);
-  placed.bytes = placer.bytes();
+  BlockPlaces places(block);
+  places.Place(1, &s.parameters);
+  places.Place(1, &s.report);
+  places.Place(ranks, &s.lanes);
+  places.Place(logits, &s.logits);
+  places.Place(tokens, &s.shares);
+  places.Place(slots, &s.computed);
+  places.Place(tokens, &s.route_failures);
+  places.Place(1, &s.scatter_failure);
+  places.Place(output, &s.output_failures);
+  places.Place(shared, &s.shared_failures);
+  places.Place(slots, &s.local_of_slot);
+  places.Place(experts, &s.counts);
+  placed.bytes = places.bytes();
   return placed;
 }
 

@@ -19,25 +19,25 @@ struct StepParameters {
   StepTokens tokens;
   uint32_t drain = 0;  // 1: this rank was asked to end
   uint32_t reserved = 0;
-  ElementPiece sum;   // the elements of a sum that this rank makes: of all tokens, or its own piece
-  ElementPiece rows;  // the elements that it hands on
-  ElementPiece lane;  // the words of a status lane
+  runtime::Piece sum;   // the elements of a sum that this rank makes: of all tokens, or its own piece
+  runtime::Piece rows;  // the elements that it hands on
+  runtime::Piece lane;  // the words of a status lane
 };
 
 // Places in one block of device memory, the same for every program: each is as large as the largest one needs.
 struct StepScratch {
   StepParameters* parameters = nullptr;
   LaneReport* report = nullptr;
-  DeviceLane* lanes = nullptr;          // [G]
-  float* logits = nullptr;              // [T, E]
-  float* shares = nullptr;              // [T]
-  uint32_t* computed = nullptr;         // [T*k]
-  uint64_t* route_failures = nullptr;   // [T]
-  uint64_t* scatter_failure = nullptr;  // [1]
-  uint64_t* output_failures = nullptr;  // [T, chunks] of combine, or [T*k, ...] of an exact down
-  uint64_t* shared_failures = nullptr;  // [T, ...], likewise
-  int32_t* local_of_slot = nullptr;     // [T*k]
-  uint32_t* counts = nullptr;           // [L]
+  runtime::StatusLane* lanes = nullptr;  // [G]
+  float* logits = nullptr;               // [T, E]
+  float* shares = nullptr;               // [T]
+  uint32_t* computed = nullptr;          // [T*k]
+  uint64_t* route_failures = nullptr;    // [T]
+  uint64_t* scatter_failure = nullptr;   // [1]
+  uint64_t* output_failures = nullptr;   // [T, chunks] of combine, or [T*k, ...] of an exact down
+  uint64_t* shared_failures = nullptr;   // [T, ...], likewise
+  int32_t* local_of_slot = nullptr;      // [T*k]
+  uint32_t* counts = nullptr;            // [L]
 };
 
 // The places from `block` on (null: only how many bytes they take), for `programs` of a group of `ranks`.

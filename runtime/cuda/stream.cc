@@ -34,6 +34,12 @@ absl::StatusOr<Stream> Stream::Make() {
   return stream;
 }
 
+absl::Status EnqueueCopy(void* to, const void* from, uint64_t bytes, cudaMemcpyKind kind, cudaStream_t stream,
+                         absl::string_view what) {
+  if (bytes == 0 || to == from) return absl::OkStatus();
+  return FromCuda(cudaMemcpyAsync(to, from, bytes, kind, stream), what);
+}
+
 absl::Status WaitFor(cudaEvent_t event, std::chrono::milliseconds deadline, absl::string_view what,
                      const std::function<absl::Status()>& check) {
   const Clock::time_point begin = Clock::now();

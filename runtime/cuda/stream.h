@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -47,6 +48,10 @@ class Stream {
   };
   std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy> stream_;
 };
+
+// Enqueues a copy; none of no bytes, and none in place. `what` is said of a failure: reason kDevice.
+absl::Status EnqueueCopy(void* to, const void* from, uint64_t bytes, cudaMemcpyKind kind, cudaStream_t stream,
+                         absl::string_view what);
 
 // Waits until all that was enqueued before `event` was recorded is done. `check` is called meanwhile; its failure ends
 // the wait. No call of CUDA that blocks is made, so a device that hangs ends here: reason kDeadline. Reason kDevice

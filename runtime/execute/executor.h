@@ -43,6 +43,8 @@ struct StepOutput {
 // One arena for the programs of both phases.
 inline uint64_t WorkBytes(const RankMemory& memory) { return std::max(memory.decode_work, memory.prefill_work); }
 
+inline constexpr int kPoison = 0xFF;  // a float32 of these bytes is a NaN
+
 struct ExecutorOptions {
   // Fill the arena with NaN before each program, so that a read of a value that was not written shows.
   bool poison = true;

@@ -18,8 +18,6 @@
 namespace meshseal::runtime {
 namespace {
 
-constexpr int kPoison = 0xFF;  // a float32 of these bytes is a NaN
-
 // What the caller brought, to the places where the program reads it.
 void PlaceInputs(const StepInput& input, const StepFrame& frame) {
   const RankProgram& program = frame.program();

@@ -130,6 +130,18 @@ MESHSEAL_HOST_DEVICE inline ScaleAndMin SixBits(const std::byte* packed, size_t 
   return {(low & 15u) | ((ByteAt(packed, j - 4) >> 6) << 4), (low >> 4) | ((ByteAt(packed, j) >> 6) << 4)};
 }
 
+// Scale and minimum of a group of such a block, each times the block's own.
+struct GroupScales {
+  float scale = 0;
+  float min = 0;
+};
+template <uint32_t kAlignment>
+MESHSEAL_HOST_DEVICE inline GroupScales GroupScalesAt(const std::byte* block, uint32_t group) {
+  const ScaleAndMin six = SixBits(block + 4, group);
+  return {F16At<kAlignment>(block, 0) * static_cast<float>(six.scale),
+          F16At<kAlignment>(block, 2) * static_cast<float>(six.min)};
+}
+
 // 2^(code - 127), E8M0. Code 255, which is no number, gives infinity.
 MESHSEAL_HOST_DEVICE inline float E8M0(unsigned code) {
   return std::bit_cast<float>(code == 0 ? 0x00400000u : code << 23);

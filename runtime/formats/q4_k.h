@@ -13,11 +13,10 @@ namespace meshseal::runtime {
 template <uint32_t kAlignment = 1>
 MESHSEAL_HOST_DEVICE inline void EightOfQ4K(const std::byte* block, uint32_t first, float* out) {
   const uint32_t group = first / 32;
-  const ScaleAndMin six = SixBits(block + 4, group);
-  const float scale = F16At<kAlignment>(block, 0) * static_cast<float>(six.scale);
-  const float min = F16At<kAlignment>(block, 2) * static_cast<float>(six.min);
+  const GroupScales of_group = GroupScalesAt<kAlignment>(block, group);
   const uint64_t codes = NibblesOf(EightBytesAt<kAlignment>(block, 16 + first / 64 * 32 + first % 32), group % 2 == 1);
-  for (uint32_t i = 0; i < 8; ++i) out[i] = ProductLess(scale, static_cast<float>(ByteOf(codes, i)), min);
+  for (uint32_t i = 0; i < 8; ++i)
+    out[i] = ProductLess(of_group.scale, static_cast<float>(ByteOf(codes, i)), of_group.min);
 }
 
 }  // namespace meshseal::runtime

@@ -14,7 +14,7 @@ namespace meshseal::cuda {
 namespace {
 
 template <class T>
-void ExpectRankOrderSum(const std::vector<T>& addends, uint32_t members, uint64_t stride, ElementPiece piece) {
+void ExpectRankOrderSum(const std::vector<T>& addends, uint32_t members, uint64_t stride, runtime::Piece piece) {
   std::vector<T> expected = Unwritten<T>(piece.first + piece.count + 3);
   for (uint64_t i = 0; i < piece.count; ++i) {
     T sum = addends[i];
@@ -44,7 +44,7 @@ TEST(RankOrderSumKernelTest, AddsInMemberOrder) {
     std::vector<int64_t> fixed(addends.size());
     std::mt19937_64 random(1);
     for (int64_t& value : fixed) value = static_cast<int64_t>(random()) >> 5;
-    for (const ElementPiece piece : {ElementPiece{0, 600}, ElementPiece{37, 299}, ElementPiece{5, 0}}) {
+    for (const runtime::Piece piece : {runtime::Piece{0, 600}, runtime::Piece{37, 299}, runtime::Piece{5, 0}}) {
       ExpectRankOrderSum(addends, members, stride, piece);
       ExpectRankOrderSum(fixed, members, stride, piece);
     }
@@ -63,7 +63,7 @@ TEST(FixedToFloatKernelTest, RoundsOnce) {
                                 std::numeric_limits<int64_t>::min()};
   std::mt19937_64 random(3);
   for (int i = 0; i < 400; ++i) fixed.push_back(static_cast<int64_t>(random()) >> (random() % 60));
-  const ElementPiece piece = {3, fixed.size() - 3};
+  const runtime::Piece piece = {3, fixed.size() - 3};
   UnderEverySchedule([&] {
     std::vector<float> out = Unwritten<float>(fixed.size());
     const cudaError_t status =

@@ -54,32 +54,29 @@ MESHSEAL_DEVICE uint64_t GridColumn() { return uint64_t{blockIdx.y} * blockDim.x
 
 MESHSEAL_DEVICE bool IsFinite(float value) { return (__float_as_uint(value) & 0x7F800000u) != 0x7F800000u; }
 
-// The sum over a whole warp, the same bits on every lane: a butterfly from the outermost pair inwards. Host code that
-// gives the same bits: runtime/numerics/interleaved_sum.h.
-template <class T>
-MESHSEAL_DEVICE T WarpSum(T value) {
+// What `fold` makes of a whole warp's values, two at a time: a butterfly from the outermost pair inwards.
+template <class T, class Fold>
+MESHSEAL_DEVICE T WarpFold(T value, const Fold& fold) {
   for (uint32_t offset = kWarpLanes / 2; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(kWholeWarp, value, static_cast<int>(offset));
+    value = fold(value, __shfl_xor_sync(kWholeWarp, value, static_cast<int>(offset)));
   }
   return value;
 }
 
-// The lowest and the highest over a whole warp, on every lane; not for NaN.
+// The sum, the same bits on every lane. Host code that gives the same bits: runtime/numerics/interleaved_sum.h.
+template <class T>
+MESHSEAL_DEVICE T WarpSum(T value) {
+  return WarpFold(value, [](T a, T b) { return a + b; });
+}
+
+// The lowest and the highest, on every lane; not for NaN.
 template <class T>
 MESHSEAL_DEVICE T WarpMin(T value) {
-  for (uint32_t offset = kWarpLanes / 2; offset > 0; offset /= 2) {
-    const T other = __shfl_xor_sync(kWholeWarp, value, static_cast<int>(offset));
-    value = other < value ? other : value;
-  }
-  return value;
+  return WarpFold(value, [](T a, T b) { return b < a ? b : a; });
 }
 template <class T>
 MESHSEAL_DEVICE T WarpMax(T value) {
-  for (uint32_t offset = kWarpLanes / 2; offset > 0; offset /= 2) {
-    const T other = __shfl_xor_sync(kWholeWarp, value, static_cast<int>(offset));
-    value = value < other ? other : value;
-  }
-  return value;
+  return WarpFold(value, [](T a, T b) { return a < b ? b : a; });
 }
 
 }  // namespace meshseal::cuda

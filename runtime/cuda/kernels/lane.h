@@ -4,23 +4,12 @@
 
 #include <cuda_runtime_api.h>
 
-#include <array>
 #include <cstdint>
 
+#include "runtime/comm/lane_fields.h"
 #include "runtime/cuda/kernels/step_pods.h"
 
 namespace meshseal::cuda {
-
-// The fields of runtime/comm/status_lane.h, byte by byte: what travels with the collective.
-struct DeviceLane {
-  int64_t errors;
-  int64_t computed_slots;
-  int64_t routing_digest;
-  int64_t routing_digest_square;
-  int64_t drain;
-  int64_t reserved[3];
-};
-static_assert(sizeof(DeviceLane) == 64);
 
 // Failure words of one step: of items (tokens or slots) in order, several to an item where several blocks own it.
 struct FailureList {
@@ -34,7 +23,7 @@ inline constexpr uint32_t kMaxFailureLists = 8;
 // The rank's failure: the first of the lists in order, of it the lowest item. Of several words of that item the one of
 // the lowest slot (kOutput), else the first.
 struct LaneReport {
-  DeviceLane lane;  // with a failure: errors 1, and zeros but for drain
+  runtime::StatusLane lane;  // with a failure: errors 1, and zeros but for drain
   uint64_t failure;
   uint32_t list;
   uint32_t item;

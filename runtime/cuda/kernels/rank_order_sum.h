@@ -6,22 +6,17 @@
 
 #include <cstdint>
 
+#include "runtime/comm/piece.h"
 #include "runtime/program/fixed_point.h"
 
 namespace meshseal::cuda {
-
-// Elements [first, first + count), in device memory: what of a sum is a member's own follows from the step's tokens.
-struct ElementPiece {
-  uint64_t first = 0;
-  uint64_t count = 0;
-};
 
 // sum[i] of the piece = addend of member 0 + that of member 1 + ..., rounded at each step. Each member's addends begin
 // `member_stride` elements after those of the one before; element 0 of each is the piece's first.
 template <class T>
 struct RankOrderSumStep {
-  const ElementPiece* piece = nullptr;
-  uint64_t max_elements = 0;  // of the piece
+  const runtime::Piece* piece = nullptr;  // in device memory: what is a member's own follows from the step's tokens
+  uint64_t max_elements = 0;              // of the piece
   uint32_t members = 0;
   uint64_t member_stride = 0;
   const T* addends = nullptr;
@@ -33,7 +28,7 @@ cudaError_t LaunchRankOrderSum(cudaStream_t stream, const RankOrderSumStep<int64
 
 // out[i] = the float32 nearest to fixed[piece->first + i].
 struct FixedToFloatStep {
-  const ElementPiece* piece = nullptr;
+  const runtime::Piece* piece = nullptr;
   uint64_t max_elements = 0;
   runtime::FixedPoint fixed_point;
   const int64_t* fixed = nullptr;
