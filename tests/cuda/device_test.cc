@@ -1,0 +1,174 @@
+// Which device a rank has, by UUID and PCI id, and what the driver says of it; on stand-ins of CUDA's libraries.
+#include "runtime/cuda/device.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/management_library.h"
+#include "schema/reason.h"
+#include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fake_nvml.h"
+
+namespace meshseal::cuda {
+namespace {
+
+constexpr char kFirst[] = "GPU-face0000-0000-0000-0000-000000000001";
+constexpr char kSecond[] = "GPU-face0000-0000-0000-0000-000000000002";
+
+fake_cuda::Options TwoDevices() {
+  fake_cuda::Options machine;
+  machine.devices.resize(2);
+  // CUDA's numbers are not the order of the bus.
+  machine.devices[0].pci_bus = 9;
+  machine.devices[1].pci_bus = 3;
+  return machine;
+}
+
+// One node whose slots are a rank each.
+Plan PlanOf(uint32_t ranks, const std::vector<std::string>& pinned) {
+  Plan plan;
+  plan.mesh.nodes.resize(1);
+  plan.mesh.nodes[0].name = "n0";
+  plan.mesh.nodes[0].identity = pinned;
+  for (uint32_t slot = 0; slot < ranks; ++slot) plan.mesh.rank_slots.push_back({0, slot});
+  return plan;
+}
+
+class DeviceTest : public testing::Test {
+ protected:
+  void SetUp() override { fake_cuda::Reset(TwoDevices()); }
+};
+
+TEST_F(DeviceTest, PlacesFollowTheBusAndNotCudasNumbers) {
+  const std::vector<Device> devices = VisibleDevices().value();
+  ASSERT_EQ(devices.size(), 2u);
+  EXPECT_EQ(devices[0].ordinal, 1);
+  EXPECT_EQ(UuidText(devices[0].uuid), kSecond);
+  EXPECT_EQ(devices[0].pci_id, "0000:03:00.0");
+  const Plan plan = PlanOf(2, {});
+  EXPECT_EQ(DeviceOfRank(plan, 0, false, devices)->ordinal, 1);
+  EXPECT_EQ(DeviceOfRank(plan, 1, false, devices)->ordinal, 0);
+}
+
+TEST_F(DeviceTest, APinnedDeviceIsFoundByItsUuid) {
+  const std::vector<Device> devices = VisibleDevices().value();
+  const Plan plan = PlanOf(2, {kFirst, kSecond});
+  EXPECT_EQ(DeviceOfRank(plan, 0, false, devices)->ordinal, 0);
+  EXPECT_EQ(DeviceOfRank(plan, 1, false, devices)->ordinal, 1);
+}
+
+TEST_F(DeviceTest, WhatIsNotTheRanksDeviceIsRefused) {
+  std::vector<Device> devices = VisibleDevices().value();
+  const auto refusal = [&](const Plan& plan, uint32_t rank) {
+    const absl::Status status = DeviceOfRank(plan, rank, false, devices).status();
+    EXPECT_EQ(ReasonOf(status), Reason::kDeviceIdentity);
+    return std::string(status.message());
+  };
+  const std::string seen =
+      "GPU-face0000-0000-0000-0000-000000000002 at 0000:03:00.0, GPU-face0000-0000-0000-0000-000000000001 at "
+      "0000:09:00.0";
+  EXPECT_EQ(refusal(PlanOf(3, {}), 2), "rank 2 is on slot 2 of node 'n0': this process sees 2 devices, " + seen);
+  EXPECT_EQ(refusal(PlanOf(1, {"GPU-0"}), 0),
+            "rank 0 is on slot 0 of node 'n0', which is device 'GPU-0'; this process sees " + seen);
+  devices[0].major = 7;
+  devices[0].minor = 5;
+  EXPECT_EQ(refusal(PlanOf(1, {}), 0),
+            "rank 0 is on slot 0 of node 'n0': device GPU-face0000-0000-0000-0000-000000000002 at 0000:03:00.0 has "
+            "compute capability 7.5, expected 8.0 or above");
+  devices[1].uuid = devices[0].uuid;
+  EXPECT_EQ(refusal(PlanOf(1, {}), 0),
+            "two devices are one: GPU-face0000-0000-0000-0000-000000000002 at 0000:03:00.0 and "
+            "GPU-face0000-0000-0000-0000-000000000002 at 0000:09:00.0");
+}
+
+TEST_F(DeviceTest, EmulatedRanksTakeOneDeviceAfterTheOther) {
+  const std::vector<Device> devices = VisibleDevices().value();
+  const Plan plan = PlanOf(3, {"GPU-0", "GPU-1", "GPU-2"});
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(DeviceOfRank(plan, rank, true, devices)->uuid, devices[rank % 2].uuid);
+  }
+}
+
+TEST_F(DeviceTest, AnotherDeviceInItsPlaceIsNoticed) {
+  const Device bound = VisibleDevices().value()[0];
+  EXPECT_TRUE(CheckBound(bound).ok());
+  fake_cuda::Options swapped = TwoDevices();
+  swapped.devices[1].uuid.fill(0xAB);
+  fake_cuda::Reset(swapped);
+  const absl::Status status = CheckBound(bound);
+  EXPECT_EQ(status.message(),
+            "device 1 was GPU-face0000-0000-0000-0000-000000000002 at 0000:03:00.0 when it was bound and is "
+            "GPU-abababab-abab-abab-abab-abababababab at 0000:03:00.0 now");
+  EXPECT_EQ(ReasonOf(status), Reason::kDeviceIdentity);
+}
+
+class ManagementLibraryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = testing::TempDir() + "management_library_test." + std::to_string(getpid());
+    setenv("MESHSEAL_FAKE_NVML", path_.c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("MESHSEAL_FAKE_NVML");
+    std::filesystem::remove(path_);
+  }
+
+  absl::StatusOr<ManagementLibrary> Load(const fake_cuda::Options& machine,
+                                         const fake_cuda::NvmlOptions& options = {}) {
+    fake_cuda::Reset(machine);
+    EXPECT_TRUE(fake_cuda::WriteNvmlFile(path_, options));
+    return ManagementLibrary::Load("");
+  }
+
+  std::string path_;
+};
+
+TEST_F(ManagementLibraryTest, TellsADevicesModes) {
+  fake_cuda::Options machine = TwoDevices();
+  machine.devices[1].mig = true;
+  machine.devices[1].ecc = false;
+  machine.devices[1].compute_mode = 3;
+  const absl::StatusOr<ManagementLibrary> library = Load(machine);
+  ASSERT_TRUE(library.ok()) << library.status();
+  EXPECT_EQ(library->DriverVersion().value(), "580.82.07");
+  const ManagedFacts plain = library->FactsOf(kFirst).value();
+  EXPECT_EQ(plain.pci_id, "00000000:09:00.0");
+  EXPECT_FALSE(plain.mig);
+  EXPECT_TRUE(plain.ecc);
+  EXPECT_TRUE(plain.shared);
+  EXPECT_EQ(plain.fabric, "");
+  const ManagedFacts other = library->FactsOf(kSecond).value();
+  EXPECT_TRUE(other.mig);
+  EXPECT_FALSE(other.ecc);
+  EXPECT_FALSE(other.shared);
+}
+
+TEST_F(ManagementLibraryTest, AFabricThatIsNotCompleteIsRefused) {
+  fake_cuda::Options machine;
+  machine.devices[0].fabric_state = 3;
+  machine.devices[0].fabric_clique = 7;
+  machine.devices[0].fabric_cluster.fill(0x5A);
+  EXPECT_EQ(Load(machine)->FactsOf(kFirst)->fabric, "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a.7");
+  machine.devices[0].fabric_state = 2;
+  const absl::Status status = Load(machine)->FactsOf(kFirst).status();
+  EXPECT_EQ(status.message(),
+            std::string("device ") + kFirst + " has not joined its fabric: state 2, expected 3 (completed)");
+  EXPECT_EQ(ReasonOf(status), Reason::kDevice);
+}
+
+TEST_F(ManagementLibraryTest, WhatItDoesNotTellIsARefusal) {
+  EXPECT_EQ(ReasonOf(Load(fake_cuda::Options())->FactsOf("GPU-0").status()), Reason::kDevice);
+  fake_cuda::NvmlOptions failing;
+  failing.failing = {{"nvmlDeviceGetMigMode", 999}};
+  EXPECT_EQ(ReasonOf(Load(fake_cuda::Options(), failing)->FactsOf(kFirst).status()), Reason::kDevice);
+  EXPECT_EQ(ReasonOf(ManagementLibrary::Load("libno-such-library.so").status()), Reason::kDevice);
+  EXPECT_EQ(ManagementLibrary::Load("libm.so.6").status().message(), "libm.so.6 has no nvmlInit_v2");
+}
+
+}  // namespace
+}  // namespace meshseal::cuda
