@@ -3,46 +3,15 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <cstddef>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "runtime/cuda/nvml_abi.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
 
 namespace meshseal::cuda {
-namespace {
-
-// The library's interface, as its documentation states it: its header is not part of the toolkit everywhere.
-using Result = int;  // 0: success
-using Handle = void*;
-constexpr Result kNotSupported = 3;
-
-struct PciInfo {  // nvmlPciInfo_t
-  char legacy_id[16];
-  unsigned domain;
-  unsigned bus;
-  unsigned device;
-  unsigned device_id;
-  unsigned subsystem_id;
-  char id[32];
-};
-
-struct FabricInfo {  // nvmlGpuFabricInfo_v2_t
-  unsigned version;
-  unsigned char cluster[16];
-  Result status;
-  unsigned clique;
-  unsigned char state;
-  unsigned health;
-};
-constexpr unsigned kFabricInfoVersion = static_cast<unsigned>(sizeof(FabricInfo)) | 2u << 24;
-constexpr unsigned char kFabricNone = 0;
-constexpr unsigned char kFabricCompleted = 3;
-
-constexpr int kComputeModeDefault = 0;
-
-}  // namespace
 
 struct ManagementLibrary::Functions {
   ~Functions() {
@@ -51,17 +20,17 @@ struct ManagementLibrary::Functions {
   }
 
   void* library = nullptr;
-  Result (*shutdown)() = nullptr;
-  const char* (*error_string)(Result) = nullptr;
-  Result (*driver_version)(char*, unsigned) = nullptr;
-  Result (*handle_by_uuid)(const char*, Handle*) = nullptr;
-  Result (*pci_info)(Handle, PciInfo*) = nullptr;
-  Result (*mig_mode)(Handle, unsigned*, unsigned*) = nullptr;
-  Result (*ecc_mode)(Handle, int*, int*) = nullptr;
-  Result (*compute_mode)(Handle, int*) = nullptr;
-  Result (*fabric_info)(Handle, FabricInfo*) = nullptr;
+  decltype(&nvmlShutdown) shutdown = nullptr;
+  decltype(&nvmlErrorString) error_string = nullptr;
+  decltype(&nvmlSystemGetDriverVersion) driver_version = nullptr;
+  decltype(&nvmlDeviceGetHandleByUUID) handle_by_uuid = nullptr;
+  decltype(&nvmlDeviceGetPciInfo_v3) pci_info = nullptr;
+  decltype(&nvmlDeviceGetMigMode) mig_mode = nullptr;
+  decltype(&nvmlDeviceGetEccMode) ecc_mode = nullptr;
+  decltype(&nvmlDeviceGetComputeMode) compute_mode = nullptr;
+  decltype(&nvmlDeviceGetGpuFabricInfoV) fabric_info = nullptr;
 
-  absl::Status Failure(Result result, absl::string_view what) const {
+  absl::Status Failure(nvmlReturn_t result, absl::string_view what) const {
     return Refuse(Reason::kDevice, absl::StrCat(what, ": ", error_string(result)));
   }
 };
@@ -80,8 +49,8 @@ absl::StatusOr<ManagementLibrary> ManagementLibrary::Load(const std::string& fil
       missing = Refuse(Reason::kDevice, absl::StrCat(name, " has no ", symbol));
     }
   };
-  Result (*init)() = nullptr;
-  Result (*shutdown)() = nullptr;
+  decltype(&nvmlInit_v2) init = nullptr;
+  decltype(&nvmlShutdown) shutdown = nullptr;
   find("nvmlInit_v2", &init);
   find("nvmlShutdown", &shutdown);
   find("nvmlErrorString", &functions->error_string);
@@ -93,7 +62,7 @@ absl::StatusOr<ManagementLibrary> ManagementLibrary::Load(const std::string& fil
   find("nvmlDeviceGetComputeMode", &functions->compute_mode);
   find("nvmlDeviceGetGpuFabricInfoV", &functions->fabric_info);
   MESHSEAL_RETURN_IF_ERROR(missing);
-  if (const Result result = init(); result != 0) return functions->Failure(result, name);
+  if (const nvmlReturn_t result = init(); result != NVML_SUCCESS) return functions->Failure(result, name);
   functions->shutdown = shutdown;
   ManagementLibrary library;
   library.functions_ = functions;
@@ -102,54 +71,55 @@ absl::StatusOr<ManagementLibrary> ManagementLibrary::Load(const std::string& fil
 
 absl::StatusOr<std::string> ManagementLibrary::DriverVersion() const {
   std::array<char, 80> version{};
-  const Result result = functions_->driver_version(version.data(), static_cast<unsigned>(version.size()));
-  if (result != 0) return functions_->Failure(result, "the driver's version");
+  const nvmlReturn_t result = functions_->driver_version(version.data(), static_cast<unsigned>(version.size()));
+  if (result != NVML_SUCCESS) return functions_->Failure(result, "the driver's version");
   return std::string(version.data());
 }
 
 absl::StatusOr<ManagedFacts> ManagementLibrary::FactsOf(const std::string& uuid) const {
-  const auto failure = [&](Result result, absl::string_view what) {
+  const auto failure = [&](nvmlReturn_t result, absl::string_view what) {
     return functions_->Failure(result, absl::StrCat("device ", uuid, ", ", what));
   };
-  Handle handle = nullptr;
-  if (const Result result = functions_->handle_by_uuid(uuid.c_str(), &handle); result != 0) {
+  nvmlDevice_t handle = nullptr;
+  if (const nvmlReturn_t result = functions_->handle_by_uuid(uuid.c_str(), &handle); result != NVML_SUCCESS) {
     return failure(result, "its handle");
   }
   ManagedFacts facts;
-  PciInfo pci{};
-  if (const Result result = functions_->pci_info(handle, &pci); result != 0) return failure(result, "its PCI id");
-  pci.id[sizeof(pci.id) - 1] = '\0';
-  facts.pci_id = pci.id;
+  nvmlPciInfo_t pci{};
+  if (const nvmlReturn_t result = functions_->pci_info(handle, &pci); result != NVML_SUCCESS)
+    return failure(result, "its PCI id");
+  pci.busId[sizeof(pci.busId) - 1] = '\0';
+  facts.pci_id = pci.busId;
 
   // Devices without a mode do not support the question.
   unsigned current = 0;
   unsigned pending = 0;
-  Result result = functions_->mig_mode(handle, &current, &pending);
-  if (result != 0 && result != kNotSupported) return failure(result, "its MIG mode");
-  facts.mig = result == 0 && current != 0;
-  int ecc = 0;
-  int ecc_pending = 0;
+  nvmlReturn_t result = functions_->mig_mode(handle, &current, &pending);
+  if (result != NVML_SUCCESS && result != NVML_ERROR_NOT_SUPPORTED) return failure(result, "its MIG mode");
+  facts.mig = result == NVML_SUCCESS && current != 0;
+  nvmlEnableState_t ecc = NVML_FEATURE_DISABLED;
+  nvmlEnableState_t ecc_pending = NVML_FEATURE_DISABLED;
   result = functions_->ecc_mode(handle, &ecc, &ecc_pending);
-  if (result != 0 && result != kNotSupported) return failure(result, "its ECC mode");
-  facts.ecc = result == 0 && ecc != 0;
-  int mode = 0;
+  if (result != NVML_SUCCESS && result != NVML_ERROR_NOT_SUPPORTED) return failure(result, "its ECC mode");
+  facts.ecc = result == NVML_SUCCESS && ecc != NVML_FEATURE_DISABLED;
+  nvmlComputeMode_t mode = NVML_COMPUTEMODE_DEFAULT;
   result = functions_->compute_mode(handle, &mode);
-  if (result != 0 && result != kNotSupported) return failure(result, "its compute mode");
-  facts.shared = result != 0 || mode == kComputeModeDefault;
+  if (result != NVML_SUCCESS && result != NVML_ERROR_NOT_SUPPORTED) return failure(result, "its compute mode");
+  facts.shared = result != NVML_SUCCESS || mode == NVML_COMPUTEMODE_DEFAULT;
 
-  FabricInfo fabric{};
-  fabric.version = kFabricInfoVersion;
+  nvmlGpuFabricInfoV_t fabric{};
+  fabric.version = nvmlGpuFabricInfo_v2;
   result = functions_->fabric_info(handle, &fabric);
-  if (result != 0 && result != kNotSupported) return failure(result, "its fabric");
-  if (result != 0 || fabric.state == kFabricNone) return facts;
-  if (fabric.state != kFabricCompleted) {
+  if (result != NVML_SUCCESS && result != NVML_ERROR_NOT_SUPPORTED) return failure(result, "its fabric");
+  if (result != NVML_SUCCESS || fabric.state == NVML_GPU_FABRIC_STATE_NOT_SUPPORTED) return facts;
+  if (fabric.state != NVML_GPU_FABRIC_STATE_COMPLETED) {
     return Refuse(Reason::kDevice, absl::StrCat("device ", uuid, " has not joined its fabric: state ",
                                                 static_cast<unsigned>(fabric.state), ", expected 3 (completed)"));
   }
-  if (fabric.status != 0) return failure(fabric.status, "its fabric");
-  facts.fabric = absl::StrCat(
-      absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(fabric.cluster), sizeof(fabric.cluster))),
-      ".", fabric.clique);
+  if (fabric.status != NVML_SUCCESS) return failure(fabric.status, "its fabric");
+  facts.fabric = absl::StrCat(absl::BytesToHexString(absl::string_view(
+                                  reinterpret_cast<const char*>(fabric.clusterUuid), sizeof(fabric.clusterUuid))),
+                              ".", fabric.cliqueId);
   return facts;
 }
 

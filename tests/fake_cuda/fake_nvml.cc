@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/fake_cuda/nvml_abi.h"
+#include "runtime/cuda/nvml_abi.h"
 
 struct nvmlDevice_st {
   size_t number = 0;

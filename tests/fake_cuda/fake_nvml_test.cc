@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/fake_cuda/nvml_abi.h"
+#include "runtime/cuda/nvml_abi.h"
 #include "tests/fake_cuda/test_kernels.h"
 
 namespace fake_cuda {

@@ -1,8 +1,8 @@
-// The part of NVML's binary interface that the stand-in has, as NVIDIA documents it for drivers of CUDA 12 and 13;
-// nvml.h comes with the driver's development files, which machines without a GPU have not. Fields marked "set" are
-// filled, the others are 0.
-#ifndef MESHSEAL_TESTS_FAKE_CUDA_NVML_ABI_H_
-#define MESHSEAL_TESTS_FAKE_CUDA_NVML_ABI_H_
+// The part of NVML's binary interface that is used here, as NVIDIA documents it for drivers of CUDA 12 and 13. The
+// library is loaded at run time, and its nvml.h comes with the driver's development files, which not every machine
+// that builds this has. Fields marked "set" are those that the tests' stand-in fills; its others are 0.
+#ifndef MESHSEAL_RUNTIME_CUDA_NVML_ABI_H_
+#define MESHSEAL_RUNTIME_CUDA_NVML_ABI_H_
 
 #ifdef __cplusplus
 extern "C" {
@@ -97,4 +97,4 @@ nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV
 }  // extern "C"
 #endif
 
-#endif  // MESHSEAL_TESTS_FAKE_CUDA_NVML_ABI_H_
+#endif  // MESHSEAL_RUNTIME_CUDA_NVML_ABI_H_
