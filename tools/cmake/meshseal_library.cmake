@@ -15,10 +15,13 @@ endfunction()
 
 # Precompiles what most sources of a kind of target include, once for all targets of the kind: in a target of its own,
 # so that no preset builds another one for it. The first target of the kind says with what.
+# meshseal_precompile(TARGET KIND [OPTIONS option ...] [HEADERS <header> ...])
 function(meshseal_precompile target kind)
+  cmake_parse_arguments(ARG "" "" "OPTIONS;HEADERS" ${ARGN})
   if(NOT MESHSEAL_PRECOMPILE)
     return()
   endif()
+  target_compile_options(${target} PRIVATE ${ARG_OPTIONS})
   # g++ 12 does not know precompiled headers as the system's, and shows what it holds back elsewhere: copies inside
   # std::string that it wrongly takes to be out of bounds (GCC bug 105329). Presets without them have these warnings.
   target_compile_options(${target} PRIVATE
@@ -28,6 +31,7 @@ function(meshseal_precompile target kind)
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${owner}.cc CONTENT "")
     add_library(${owner} OBJECT ${PROJECT_BINARY_DIR}/${owner}.cc)
     meshseal_options(${owner})
+    target_compile_options(${owner} PRIVATE ${ARG_OPTIONS})
     get_target_property(independent ${target} POSITION_INDEPENDENT_CODE)
     get_target_property(links ${target} LINK_LIBRARIES)
     set_target_properties(${owner} PROPERTIES POSITION_INDEPENDENT_CODE ${independent})
@@ -35,7 +39,7 @@ function(meshseal_precompile target kind)
     target_precompile_headers(${owner} PRIVATE
       <algorithm> <array> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <string> <utility>
       <variant> <vector> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h>
-      <absl/strings/str_join.h> <absl/strings/str_split.h> <absl/types/span.h> ${ARGN})
+      <absl/strings/str_join.h> <absl/strings/str_split.h> <absl/types/span.h> ${ARG_HEADERS})
   endif()
   target_precompile_headers(${target} REUSE_FROM ${owner})
 endfunction()
