@@ -16,14 +16,17 @@ bool Capture::HasUnjoined(const std::vector<size_t>& tail) const {
   return std::find(needed.begin(), needed.end(), false) != needed.end();
 }
 
-GraphRun::GraphRun(std::shared_ptr<GraphExec> exec, Stream* stream)
-    : exec_(std::move(exec)), stream_(stream), done_(exec_->nodes.size(), false), left_(exec_->nodes.size()) {
-  for (const Node& node : exec_->nodes) items_.push_back({node.work->ForOneRun()});
+GraphRun::GraphRun(const GraphExec& exec, Stream* stream)
+    : running_(exec.running), stream_(stream), done_(exec.nodes.size(), false), left_(exec.nodes.size()) {
+  for (const Node& node : exec.nodes) {
+    items_.push_back({node.work->ForOneRun()});
+    needs_.push_back(node.needs);
+  }
 }
 
 // It has not run, and what it needs has.
 bool GraphRun::IsNext(size_t node) const {
-  const std::vector<size_t>& needs = exec_->nodes[node].needs;
+  const std::vector<size_t>& needs = needs_[node];
   return !done_[node] && std::all_of(needs.begin(), needs.end(), [this](size_t need) { return done_[need]; });
 }
 
@@ -44,13 +47,13 @@ std::string GraphRun::Text() const {
 }
 
 bool GraphRun::Runnable() const {
-  if (!started_ && exec_->running) return false;
+  if (!started_ && *running_) return false;
   return left_ == 0 || !Ready().empty();
 }
 
 Outcome GraphRun::Run(std::unique_lock<std::mutex>& lock) {
   Machine& machine = TheMachine();
-  started_ = exec_->running = true;
+  started_ = *running_ = true;
   if (left_ > 0) {
     const std::vector<size_t> ready = Ready();
     const size_t next = ready[machine.options().seed == 0 ? 0 : machine.random()() % ready.size()];
@@ -62,7 +65,7 @@ Outcome GraphRun::Run(std::unique_lock<std::mutex>& lock) {
     }
   }
   if (left_ > 0) return {false};
-  exec_->running = false;
+  *running_ = false;
   return {};
 }
 
@@ -70,7 +73,7 @@ void GraphRun::Withdraw() {
   for (size_t i = 0; i < items_.size(); ++i) {
     if (!done_[i]) items_[i].work->Withdraw();
   }
-  if (started_) exec_->running = false;
+  if (started_) *running_ = false;
 }
 
 }  // namespace fake_cuda

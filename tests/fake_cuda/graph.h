@@ -42,13 +42,13 @@ struct Capture {
 // An instantiated graph; runs of it go one after the other.
 struct GraphExec {
   std::vector<Node> nodes;
-  bool running = false;
+  std::shared_ptr<bool> running = std::make_shared<bool>(false);
 };
 
-// One launch: nodes run in any order that their needs allow.
+// One launch: nodes run in any order that their needs allow. It goes on when the graph is destroyed.
 class GraphRun : public Work {
  public:
-  GraphRun(std::shared_ptr<GraphExec> exec, Stream* stream);
+  GraphRun(const GraphExec& exec, Stream* stream);
 
   cudaGraphNodeType type() const override { return cudaGraphNodeTypeGraph; }
   std::string Text() const override;  // "a graph at a kernel"
@@ -60,7 +60,8 @@ class GraphRun : public Work {
   bool IsNext(size_t node) const;
   std::vector<size_t> Ready() const;
 
-  std::shared_ptr<GraphExec> exec_;
+  std::shared_ptr<bool> running_;  // a run of the graph
+  std::vector<std::vector<size_t>> needs_;
   Stream* stream_;
   bool started_ = false;
   mutable std::vector<Item> items_;

@@ -152,14 +152,14 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream) {
     Stream* on = nullptr;
     const cudaError_t error = machine.FindStream("cudaGraphLaunch", stream, &on);
     if (error != cudaSuccess) return error;
-    std::shared_ptr<GraphExec> exec = machine.LiveGraphExec(graphExec);
+    const std::shared_ptr<GraphExec> exec = machine.LiveGraphExec(graphExec);
     if (!exec) return NoSuchGraph(machine, "cudaGraphLaunch");
     if (on->capture) {
       machine.Violate("cudaGraphLaunch: the stand-in captures no graph inside of another");
       on->capture->invalidated = true;
       return cudaErrorStreamCaptureUnsupported;
     }
-    return machine.Enqueue(lock, on, std::make_shared<GraphRun>(std::move(exec), on));
+    return machine.Enqueue(lock, on, std::make_shared<GraphRun>(*exec, on));
   });
 }
 

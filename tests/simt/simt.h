@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "tests/simt/block.h"
+#include "tests/simt/clear_padding.h"
 #include "tests/simt/known_kernels.h"
 #include "tests/simt/site.h"
 

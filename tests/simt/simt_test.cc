@@ -2,13 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <numeric>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "tests/simt/clear_padding.h"
 #include "tests/simt/direct_launch.h"
 #include "tests/simt/run_kernel.h"
 #include "tests/simt/sample_kernels.h"
@@ -192,6 +196,34 @@ TEST(SimtTest, OrderSensitivityShowsOverEightSeeds) {
   }
   EXPECT_GT(last.size(), 3u);
   EXPECT_EQ(last, again);  // the seed decides it
+}
+
+struct Padded {
+  const void* pointer = nullptr;
+  bool flag = true;
+  struct {
+    uint16_t small = 7;
+    uint32_t number = 9;
+  } inner[2];
+};
+
+TEST(SimtTest, PaddingOfArgumentsIsClearedAndNothingElse) {
+  alignas(Padded) std::array<unsigned char, sizeof(Padded)> bytes;
+  bytes.fill(0xAB);
+  auto* const padded = new (bytes.data()) Padded;
+  padded->pointer = bytes.data();
+  padded->inner[1].number = 0xFFFFFFFF;
+  ClearPadding(*padded);
+  EXPECT_EQ(padded->pointer, bytes.data());
+  EXPECT_TRUE(padded->flag);
+  EXPECT_EQ(padded->inner[0].small, 7);
+  EXPECT_EQ(padded->inner[0].number, 9u);
+  EXPECT_EQ(padded->inner[1].small, 7);
+  EXPECT_EQ(padded->inner[1].number, 0xFFFFFFFF);
+  EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 0xAB), 0);
+  uint64_t number = 0xABABABABABABABAB;
+  ClearPadding(number);
+  EXPECT_EQ(number, 0xABABABABABABABAB);
 }
 
 TEST(SimtTest, SharedMemoryIsFilledBeforeEachBlock) {

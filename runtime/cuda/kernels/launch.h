@@ -28,6 +28,7 @@ cudaError_t Launch(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid
   const cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, nullptr, 0};
 #if defined(MESHSEAL_SIMT)
   ::simt::MakeKnown(kernel);  // how to call what is at this address
+  std::apply([](auto&... value) { (::simt::ClearPadding(value), ...); }, values);
 #endif
   return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers.data());
 }
