@@ -6,27 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "compiler/check/rules.h"
+#include "schema/version_numbers.h"
 
 namespace meshseal::compiler::rules {
-namespace {
-
-// Numbers with dots; nothing for any other text.
-std::optional<std::vector<uint32_t>> VersionOf(const std::string& text) {
-  std::vector<uint32_t> version;
-  for (const absl::string_view part : absl::StrSplit(text, '.')) {
-    uint32_t number = 0;
-    const bool digits = !part.empty() && part.find_first_not_of("0123456789") == absl::string_view::npos;
-    if (!digits || !absl::SimpleAtoi(part, &number)) return std::nullopt;
-    version.push_back(number);
-  }
-  return version;
-}
-
-}  // namespace
 
 void DevicesAreKnown(absl::string_view rule, const MeshSpec& mesh, Diagnostics& diagnostics) {
   for (const NodeSpec& node : mesh.nodes) {
@@ -106,8 +90,8 @@ void MemoryIsUsable(absl::string_view rule, const MeshSpec& mesh, Diagnostics& d
 
 void VersionsAscend(absl::string_view rule, const MeshSpec& mesh, Diagnostics& diagnostics) {
   if (!mesh.version_min.has_value() || !mesh.version_max.has_value()) return;
-  const std::optional<std::vector<uint32_t>> min = VersionOf(mesh.version_min->value);
-  const std::optional<std::vector<uint32_t>> max = VersionOf(mesh.version_max->value);
+  const std::optional<std::vector<uint32_t>> min = VersionNumbers(mesh.version_min->value);
+  const std::optional<std::vector<uint32_t>> max = VersionNumbers(mesh.version_max->value);
   if (!min.has_value() || !max.has_value()) {
     const Spanned<std::string>& wrong = min.has_value() ? *mesh.version_max : *mesh.version_min;
     diagnostics.Error(rule, wrong.span,

@@ -8,31 +8,18 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "schema/meaning/rules.h"
 #include "schema/meaning/shape_facts.h"
 #include "schema/mesh_view.h"
+#include "schema/version_numbers.h"
 
 namespace meshseal::meaning {
 namespace {
 
 constexpr uint32_t kMostRanks = 65536;
 constexpr uint32_t kMostTokens = 1u << 24;
-
-// Numbers with dots; nothing for any other text.
-std::optional<std::vector<uint32_t>> VersionOf(const std::string& text) {
-  std::vector<uint32_t> version;
-  for (const absl::string_view part : absl::StrSplit(text, '.')) {
-    uint32_t number = 0;
-    const bool digits = !part.empty() && part.find_first_not_of("0123456789") == absl::string_view::npos;
-    if (!digits || !absl::SimpleAtoi(part, &number)) return std::nullopt;
-    version.push_back(number);
-  }
-  return version;
-}
 
 // Links are all there, with a bandwidth each, or none is.
 Fault CheckLinks(const Mesh& mesh) {
@@ -58,8 +45,8 @@ Fault CheckLinks(const Mesh& mesh) {
 }
 
 Fault CheckVersions(const std::string& min, const std::string& max) {
-  const std::optional<std::vector<uint32_t>> lowest = VersionOf(min);
-  const std::optional<std::vector<uint32_t>> highest = VersionOf(max);
+  const std::optional<std::vector<uint32_t>> lowest = VersionNumbers(min);
+  const std::optional<std::vector<uint32_t>> highest = VersionNumbers(max);
   const bool numbers = (min.empty() || lowest.has_value()) && (max.empty() || highest.has_value());
   const bool ascend = min.empty() || max.empty() || lowest <= highest;
   if (numbers && ascend) return std::nullopt;
