@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+#include <chrono>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,10 +14,13 @@
 #include "runtime/cuda/cuda_executor.h"
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/device_weights.h"
 #include "runtime/cuda/lone_collective.h"
 #include "runtime/cuda/loopback_collective.h"
 #include "runtime/cuda/management_library.h"
+#include "runtime/cuda/nccl_collective.h"
+#include "runtime/launch/environment.h"
 #include "runtime/program/executed.h"
 #include "runtime/program/rank_facts.h"
 #include "schema/mesh_view.h"
@@ -30,16 +35,32 @@ using runtime::RankProgram;
 // Bytes of an agreement's messages for each member of a group: its addends travel on devices.
 constexpr uint64_t kGroupMessageBytes = 1024;
 
-constexpr const char* kLoopbackName = "cuda-loopback";
+// How the ranks reach each other.
+enum class Ranks { kLoopback, kNccl };
+
+constexpr const char* NameOf(Ranks ranks) { return ranks == Ranks::kNccl ? "cuda" : "cuda-loopback"; }
 
 class CudaRank : public runtime::RankCompute {
  public:
-  CudaRank(const SealedPlan& plan, uint32_t rank, const CudaOptions& options)
-      : plan_(plan.plan()), rank_(rank), options_(options) {}
+  // `endings`: null for a loopback.
+  CudaRank(const SealedPlan& plan, uint32_t rank, Ranks ranks, bool emulate, const CudaOptions& options,
+           std::shared_ptr<NcclEndings> endings, HungFlag hung)
+      : plan_(plan.plan()),
+        rank_(rank),
+        ranks_(ranks),
+        emulate_(emulate),
+        options_(options),
+        endings_(std::move(endings)),
+        hung_(std::move(hung)) {}
 
   absl::Status Describe(runtime::RankFacts* facts) override {
-    MESHSEAL_ASSIGN_OR_RETURN(const std::vector<Device> devices, VisibleDevices());
-    MESHSEAL_ASSIGN_OR_RETURN(Device device, DeviceOfRank(plan_, rank_, /*emulated=*/true, devices));
+    if (ranks_ == Ranks::kNccl) {
+      MESHSEAL_ASSIGN_OR_RETURN(facts->nccl_version, NcclVersion());
+      MESHSEAL_RETURN_IF_ERROR(CheckNccl(plan_.mesh, facts->nccl_version, runtime::ProcessEnvironment()));
+    }
+    MESHSEAL_ASSIGN_OR_RETURN(std::vector<Device> devices, VisibleDevices());
+    if (ranks_ == Ranks::kLoopback) devices.resize(1);
+    MESHSEAL_ASSIGN_OR_RETURN(Device device, DeviceOfRank(plan_, rank_, emulate_, devices));
     std::string driver = "unknown driver";
     if (!options_.without_management_library) {
       MESHSEAL_ASSIGN_OR_RETURN(const ManagementLibrary library, ManagementLibrary::Load(options_.management_library));
@@ -53,7 +74,7 @@ class CudaRank : public runtime::RankCompute {
     }
     int runtime_version = 0;
     MESHSEAL_RETURN_IF_CUDA_ERROR(cudaRuntimeGetVersion(&runtime_version), "the version of the CUDA runtime");
-    facts->backend = kLoopbackName;
+    facts->backend = NameOf(ranks_);
     facts->cuda_version = absl::StrCat(runtime_version / 1000, ".", runtime_version / 10 % 100, ", ", driver);
     facts->device = device.uuid;
     facts->pci_id = device.pci_id;
@@ -63,7 +84,7 @@ class CudaRank : public runtime::RankCompute {
   }
 
   absl::StatusOr<std::unique_ptr<runtime::WeightMemory>> ReserveWeights(uint64_t bytes) override {
-    return ReserveDeviceWeights(device_->ordinal, bytes);
+    return ReserveDeviceWeights(device_->ordinal, bytes, hung_);
   }
 
   absl::StatusOr<std::unique_ptr<runtime::Executor>> ReserveExecutor(absl::Span<const RankProgram* const> programs,
@@ -72,8 +93,9 @@ class CudaRank : public runtime::RankCompute {
                                                                      const runtime::ExecutorOptions& options) override {
     MESHSEAL_RETURN_IF_ERROR(group.Reserve(group.size() * kGroupMessageBytes));
     MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
-                              CudaExecutor::Reserve(plan_, memory, *device_, programs, group, options));
+                              CudaExecutor::Reserve(plan_, memory, *device_, programs, group, options, hung_));
     executor_ = executor.get();
+    deadline_ = options.deadline;
     programs_.assign(programs.begin(), programs.end());
     return executor;
   }
@@ -100,43 +122,60 @@ class CudaRank : public runtime::RankCompute {
 
   absl::StatusOr<std::unique_ptr<DeviceCollective>> MakeCollective(runtime::Communicator& group) {
     if (group.size() == 1) return MakeLoneCollective();
-    return MakeLoopbackCollective(group);
+    if (ranks_ == Ranks::kLoopback) return MakeLoopbackCollective(group);
+    return MakeNcclCollective(group, deadline_, endings_);
   }
 
   const Plan& plan_;
   const uint32_t rank_;
+  const Ranks ranks_;
+  const bool emulate_;
   const CudaOptions options_;
+  const std::shared_ptr<NcclEndings> endings_;
+  const HungFlag hung_;
   std::optional<Device> device_;
   CudaExecutor* executor_ = nullptr;  // the rank's; gone when the rank is
+  std::chrono::milliseconds deadline_{0};
   std::vector<const RankProgram*> programs_;
 };
 
-class LoopbackCompute : public runtime::Compute {
+class CudaCompute : public runtime::Compute {
  public:
-  explicit LoopbackCompute(const CudaOptions& options) : options_(options) {}
+  CudaCompute(Ranks ranks, const CudaOptions& options)
+      : ranks_(ranks), options_(options), endings_(ranks == Ranks::kNccl ? std::make_shared<NcclEndings>() : nullptr) {}
 
-  absl::string_view name() const override { return kLoopbackName; }
+  absl::string_view name() const override { return NameOf(ranks_); }
   absl::Span<const Numerics> numerics() const override { return CudaNumerics(); }
-  std::optional<Transport> transport() const override { return std::nullopt; }
-  bool emulates() const override { return true; }
+  std::optional<Transport> transport() const override {
+    if (ranks_ == Ranks::kNccl) return Transport::kNccl;
+    return std::nullopt;
+  }
+  bool emulates() const override { return ranks_ == Ranks::kLoopback; }
   absl::Status CheckPlan(const Plan& plan) const override {
     MESHSEAL_RETURN_IF_ERROR(runtime::CheckExecuted(plan, /*has_devices=*/true));
     if (DenseGroups(plan.degrees) == 1) return absl::OkStatus();
-    return Refuse(Reason::kNotBuilt,
-                  absl::StrCat("backend '", kLoopbackName, "' does not gather tokens of dense groups"));
+    return Refuse(Reason::kNotBuilt, absl::StrCat("backend '", name(), "' does not gather tokens of dense groups"));
   }
-  absl::StatusOr<std::unique_ptr<runtime::RankCompute>> MakeRank(const SealedPlan& plan, uint32_t rank, bool) override {
-    return std::make_unique<CudaRank>(plan, rank, options_);
+  absl::StatusOr<std::unique_ptr<runtime::RankCompute>> MakeRank(const SealedPlan& plan, uint32_t rank,
+                                                                 bool emulate) override {
+    return std::make_unique<CudaRank>(plan, rank, ranks_, emulate || emulates(), options_, endings_, hung_);
   }
 
  private:
+  const Ranks ranks_;
   const CudaOptions options_;
+  const std::shared_ptr<NcclEndings> endings_;  // of the ranks' communicators, which the last one of them waits for
+  const HungFlag hung_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace
 
+std::shared_ptr<runtime::Compute> MakeNcclCompute(const CudaOptions& options) {
+  return std::make_shared<CudaCompute>(Ranks::kNccl, options);
+}
+
 std::shared_ptr<runtime::Compute> MakeLoopbackCompute(const CudaOptions& options) {
-  return std::make_shared<LoopbackCompute>(options);
+  return std::make_shared<CudaCompute>(Ranks::kLoopback, options);
 }
 
 }  // namespace meshseal::cuda

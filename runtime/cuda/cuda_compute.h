@@ -16,8 +16,12 @@ struct CudaOptions {
   bool without_management_library = false;
 };
 
-// "cuda-loopback": all ranks are threads of this process and share its devices, which is an emulation of the plan's
-// mesh. Touches no device.
+// "cuda": each rank has a device of its own, and addends travel by NCCL. Ranks are where the session's world has them.
+// Touches no device.
+std::shared_ptr<runtime::Compute> MakeNcclCompute(const CudaOptions& options);
+
+// "cuda-loopback": all ranks are threads of this process and share its first device, which is an emulation of the
+// plan's mesh. Touches no device.
 std::shared_ptr<runtime::Compute> MakeLoopbackCompute(const CudaOptions& options);
 
 }  // namespace meshseal::cuda

@@ -95,6 +95,7 @@ using GraphExec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destro
 
 // A captured program, and what it has to report.
 struct Captured {
+  bool ran = false;  // without being captured
   GraphExec exec;
   std::vector<CudaBackend::Failures> failures;
 };
@@ -106,8 +107,25 @@ absl::Status CopyOut(void* host, const void* device, uint64_t bytes, cudaStream_
   return EnqueueCopy(host, device, bytes, cudaMemcpyDeviceToHost, stream, "a copy from the device");
 }
 
-// Kernels, copies and fills: what a program may have captured.
-absl::Status CheckNodes(cudaGraph_t graph) {
+// What a program may have captured: kernels, copies and fills; and what a transport puts beside its kernels, to have
+// them wait for its other work and for threads that send what they leave.
+bool MayBeCaptured(cudaGraphNodeType type, bool with_transport) {
+  switch (type) {
+    case cudaGraphNodeTypeKernel:
+    case cudaGraphNodeTypeMemcpy:
+    case cudaGraphNodeTypeMemset:
+      return true;
+    case cudaGraphNodeTypeHost:
+    case cudaGraphNodeTypeEmpty:
+    case cudaGraphNodeTypeWaitEvent:
+    case cudaGraphNodeTypeEventRecord:
+      return with_transport;
+    default:
+      return false;
+  }
+}
+
+absl::Status CheckNodes(cudaGraph_t graph, bool with_transport) {
   size_t count = 0;
   MESHSEAL_RETURN_IF_CUDA_ERROR(cudaGraphGetNodes(graph, nullptr, &count), "the nodes of a graph");
   std::vector<cudaGraphNode_t> nodes(count);
@@ -115,7 +133,7 @@ absl::Status CheckNodes(cudaGraph_t graph) {
   for (const cudaGraphNode_t node : nodes) {
     cudaGraphNodeType type = cudaGraphNodeTypeCount;
     MESHSEAL_RETURN_IF_CUDA_ERROR(cudaGraphNodeGetType(node, &type), "a node of a graph");
-    if (type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy || type == cudaGraphNodeTypeMemset) continue;
+    if (MayBeCaptured(type, with_transport)) continue;
     return Refuse(Reason::kBug, absl::StrCat("a captured program has a node of type ", static_cast<int>(type)));
   }
   return absl::OkStatus();
@@ -155,14 +173,12 @@ struct CudaExecutor::OnDevice {
 };
 
 CudaExecutor::CudaExecutor(const Plan& plan, const Device& device, runtime::Communicator& group,
-                           const runtime::ExecutorOptions& options)
-    : plan_(plan), device_(device), group_(group), options_(options) {}
+                           const runtime::ExecutorOptions& options, HungFlag hung)
+    : plan_(plan), device_(device), group_(group), options_(options), hung_(std::move(hung)) {}
 
-absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Reserve(const Plan& plan, const RankMemory& memory,
-                                                                    const Device& device,
-                                                                    absl::Span<const RankProgram* const> programs,
-                                                                    runtime::Communicator& group,
-                                                                    const runtime::ExecutorOptions& options) {
+absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Reserve(
+    const Plan& plan, const RankMemory& memory, const Device& device, absl::Span<const RankProgram* const> programs,
+    runtime::Communicator& group, const runtime::ExecutorOptions& options, HungFlag hung) {
   const uint64_t scratch_bytes = PlaceScratch(programs, group.size(), nullptr).bytes;
   if (scratch_bytes > memory.capture) {
     return Refuse(Reason::kOutOfMemory, absl::StrCat("captured programs need ", ByteText(scratch_bytes),
@@ -178,7 +194,7 @@ absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Reserve(const Plan& 
   MESHSEAL_ASSIGN_OR_RETURN(Stream stream, Stream::Make());
   MESHSEAL_ASSIGN_OR_RETURN(Event done, Event::Make());
   const ProductKind kind = plan.numerics == Numerics::kReference1 ? ProductKind::kReference : ProductKind::kLanes;
-  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, device, group, options));
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, device, group, options, std::move(hung)));
   executor->on_device_ =
       std::make_unique<OnDevice>(group.size(), std::move(arena), std::move(addends), std::move(scratch),
                                  std::move(staged), programs, std::move(stream), std::move(done), kind);
@@ -186,11 +202,7 @@ absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Reserve(const Plan& 
 }
 
 CudaExecutor::~CudaExecutor() {
-  if (!lost_) return;
-  const auto idle = [] { return absl::OkStatus(); };
-  if (ReasonOf(WaitFor(on_device_->done.get(), kRest, "the end of a failed run", idle)) != Reason::kDeadline) return;
-  // Freeing would wait for the device for ever: its memory ends with the process, which a failure ends.
-  static_cast<void>(on_device_.release());
+  if (hung_->load()) static_cast<void>(on_device_.release());
 }
 
 void CudaExecutor::Bind(DeviceTables tables, std::unique_ptr<DeviceCollective> collective) {
@@ -313,10 +325,21 @@ absl::Status CudaExecutor::EnqueueCollective(const StepFrame& frame, uint32_t st
   return CopyOut(on.staged.sum, &lanes[0], sizeof(StatusLane), stream);
 }
 
+absl::Status CudaExecutor::EnqueueAnew(const StepFrame& frame) {
+  MESHSEAL_RETURN_IF_ERROR(Enqueue(frame));
+  on_device_->failures = on_device_->backend.failures();
+  return absl::OkStatus();
+}
+
 absl::Status CudaExecutor::Replay(const StepFrame& frame) {
   OnDevice& on = *on_device_;
   const cudaStream_t stream = on.stream.get();
   Captured& captured = on.graphs[{&frame.program(), frame.layer(), frame.shape().tokens}];
+  const bool with_transport = on.collective->size() > 1;
+  if (with_transport && !captured.ran) {
+    captured.ran = true;
+    return EnqueueAnew(frame);
+  }
   if (captured.exec == nullptr) {
     MESHSEAL_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "a capture");
     const absl::Status enqueued = Enqueue(frame);
@@ -325,7 +348,7 @@ absl::Status CudaExecutor::Replay(const StepFrame& frame) {
     const Graph graph(ended);
     MESHSEAL_RETURN_IF_ERROR(enqueued);
     MESHSEAL_RETURN_IF_CUDA_ERROR(end, "the end of a capture");
-    MESHSEAL_RETURN_IF_ERROR(CheckNodes(graph.get()));
+    MESHSEAL_RETURN_IF_ERROR(CheckNodes(graph.get(), with_transport));
     cudaGraphExec_t exec = nullptr;
     MESHSEAL_RETURN_IF_CUDA_ERROR(cudaGraphInstantiate(&exec, graph.get(), 0), "a graph");
     captured.exec.reset(exec);
@@ -345,9 +368,17 @@ absl::Status CudaExecutor::Wait(const StepFrame& frame) {
                  });
 }
 
-void CudaExecutor::GiveUp() {
-  lost_ = true;
-  on_device_->collective->Abort();
+absl::Status CudaExecutor::GiveUp(const absl::Status& cause) {
+  OnDevice& on = *on_device_;
+  group_.Abort(cause);
+  on.failures = {};
+  on.graphs.clear();
+  on.collective->Abort();
+  // A device that is past use fails at once, and so does freeing its memory.
+  if (!FromCuda(cudaEventRecord(on.done.get(), on.stream.get()), "an event").ok()) return cause;
+  const absl::Status rest = WaitFor(on.done.get(), kRest, "the end of a failed run", [] { return absl::OkStatus(); });
+  if (ReasonOf(rest) == Reason::kDeadline) hung_->store(true);
+  return cause;
 }
 
 absl::Status CudaExecutor::CauseOf(const StepFrame& frame, const StepInput& input) const {
@@ -417,29 +448,22 @@ absl::Status CudaExecutor::Run(const RankProgram& program, const runtime::LayerW
                    [](const runtime::BoundStep& step) { return step.kind == StepKind::kCollective; });
   const auto step_number = static_cast<uint32_t>(collective - program.steps().begin());
   trail_.Enter(input.layer, step_number, collective->mnemonic);
-  absl::Status status;
-  if (program.phase() == Phase::kDecode && on.collective->capturable()) {
-    status = Replay(frame);
-  } else {
-    status = Enqueue(frame);
-    on.failures = on.backend.failures();
-  }
-  if (!status.ok()) {
-    GiveUp();
-    return status;
-  }
-  const absl::Status reduced = Wait(frame);
-  if (!reduced.ok()) GiveUp();
-  const absl::Status cause = reduced.ok() ? CauseOf(frame, input) : absl::OkStatus();
+  const absl::Status enqueued =
+      program.phase() == Phase::kDecode && on.collective->capturable() ? Replay(frame) : EnqueueAnew(frame);
+  if (!enqueued.ok()) return GiveUp(enqueued);
+  const uint64_t slots = uint64_t{input.tokens} * program.layer_class().top_k;
   const StatusLane& sum = *on.staged.sum;
+  const absl::Status reduced = Wait(frame);
+  const absl::Status cause = reduced.ok() ? CauseOf(frame, input) : absl::OkStatus();
   drains_ = reduced.ok() && sum.drain > 0;
   if (reduced.ok()) {
     const auto computed = static_cast<uint64_t>(on.staged.report->lane.computed_slots);
     counters->gate_up_slots += computed;
     counters->down_slots += computed;
   }
-  const uint64_t slots = uint64_t{input.tokens} * program.layer_class().top_k;
-  MESHSEAL_RETURN_IF_ERROR(CollectiveVerdict(frame, step_number, slots, cause, reduced, sum, trail_, group_));
+  const absl::Status verdict = CollectiveVerdict(frame, step_number, slots, cause, reduced, sum, trail_, group_);
+  if (!reduced.ok()) return GiveUp(verdict);
+  MESHSEAL_RETURN_IF_ERROR(verdict);
   HandOut(program, input, output);
   return absl::OkStatus();
 }

@@ -2,8 +2,9 @@
 //
 // A program's steps are enqueued on one stream, its collective among them; the host waits once, at the end, and reads
 // one report. A decode program is captured as a graph, once for each layer and bucket of tokens, and then replayed:
-// what differs from step to step (tokens, rows) is copied from fixed places of the host. Where the collective cannot be
-// captured, every step is enqueued anew.
+// what differs from step to step (tokens, rows) is copied from fixed places of the host. With other ranks the first run
+// is not captured, because their transport makes its connections in it. Where the collective cannot be captured, every
+// step is enqueued anew.
 #ifndef MESHSEAL_RUNTIME_CUDA_CUDA_EXECUTOR_H_
 #define MESHSEAL_RUNTIME_CUDA_CUDA_EXECUTOR_H_
 
@@ -17,6 +18,7 @@
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/device_collective.h"
+#include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/device_tables.h"
 #include "runtime/cuda/step_scratch.h"
 #include "runtime/execute/executor.h"
@@ -31,12 +33,13 @@ class CudaExecutor : public runtime::Executor {
  public:
   // Reserves on `device` what the rank's `memory` charges for work and for the collective, and scratch out of
   // what it charges for captured programs. `programs`, all of the rank's, and `group` must live longer. Reasons
-  // kOutOfMemory, also where that charge is too small; kDevice.
+  // kOutOfMemory, also where that charge is too small; kDevice. `hung` is set where the device does not come to rest
+  // after a failed run.
   static absl::StatusOr<std::unique_ptr<CudaExecutor>> Reserve(const Plan& plan, const RankMemory& memory,
                                                                const Device& device,
                                                                absl::Span<const runtime::RankProgram* const> programs,
                                                                runtime::Communicator& group,
-                                                               const runtime::ExecutorOptions& options);
+                                                               const runtime::ExecutorOptions& options, HungFlag hung);
 
   ~CudaExecutor() override;
 
@@ -53,7 +56,7 @@ class CudaExecutor : public runtime::Executor {
   struct OnDevice;
 
   CudaExecutor(const Plan& plan, const Device& device, runtime::Communicator& group,
-               const runtime::ExecutorOptions& options);
+               const runtime::ExecutorOptions& options, HungFlag hung);
 
   // The tokens that a step of `tokens` is enqueued for.
   uint32_t RowsFor(const runtime::RankProgram& program, uint32_t tokens) const;
@@ -64,12 +67,15 @@ class CudaExecutor : public runtime::Executor {
   // All of a run, for `frame`'s tokens at most.
   absl::Status Enqueue(const runtime::StepFrame& frame);
   absl::Status EnqueueCollective(const runtime::StepFrame& frame, uint32_t step_number);
-  // The same as a graph, which is captured the first time.
+  // The same, and what it leaves its failures in.
+  absl::Status EnqueueAnew(const runtime::StepFrame& frame);
+  // The same as a graph, which is captured the first time that it may be.
   absl::Status Replay(const runtime::StepFrame& frame);
   // Until all of it is done, or the deadline has passed or another rank has failed.
   absl::Status Wait(const runtime::StepFrame& frame);
-  // Ends the collective: what was enqueued may never be done.
-  void GiveUp();
+  // The run has failed with `cause`, and what was enqueued may never be done: tells the other ranks, so that all end
+  // their collectives at once, ends this one's, and waits a while for the device. Returns `cause`.
+  absl::Status GiveUp(const absl::Status& cause);
   // Why this rank's step failed; OK where it did not.
   absl::Status CauseOf(const runtime::StepFrame& frame, const runtime::StepInput& input) const;
 
@@ -80,7 +86,7 @@ class CudaExecutor : public runtime::Executor {
   std::unique_ptr<OnDevice> on_device_;
   runtime::StepTrail trail_;
   bool drains_ = false;
-  bool lost_ = false;  // something was enqueued that may never be done
+  const HungFlag hung_;
 };
 
 }  // namespace meshseal::cuda

@@ -87,9 +87,10 @@ absl::StatusOr<Device> DeviceOfRank(const Plan& plan, uint32_t rank, bool emulat
   if (emulated) return checked(devices[rank % devices.size()]);
   if (node.identity.empty()) {
     if (at.slot < devices.size()) return checked(devices[at.slot]);
-    return Refuse(Reason::kDeviceIdentity,
-                  absl::StrCat(place, ": this process sees ", devices.size(),
-                               devices.size() == 1 ? " device" : " devices", ", ", NamesOf(devices)));
+    return Refuse(
+        Reason::kDeviceIdentity,
+        absl::StrCat(place, ": this process sees ", devices.size(), devices.size() == 1 ? " device" : " devices", ", ",
+                     NamesOf(devices), "; ranks that share one are an emulation: --ranks loopback"));
   }
   const std::string& pinned = node.identity[at.slot];
   for (const Device& device : devices) {

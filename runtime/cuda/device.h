@@ -34,7 +34,7 @@ std::string UuidText(const Uuid& uuid);
 absl::StatusOr<std::vector<Device>> VisibleDevices();
 
 // The device of `rank`: the one that the plan pins to its slot, or, on a node without pinned devices, the one whose
-// place among `devices` is the slot. An emulated rank takes one device after the other. Reason
+// place among `devices` is the slot. Emulated ranks take one device after the other. Reason
 // kDeviceIdentity: the device is not among them, has another compute capability than 8.0 or above, or two of them are
 // one.
 absl::StatusOr<Device> DeviceOfRank(const Plan& plan, uint32_t rank, bool emulated, const std::vector<Device>& devices);

@@ -17,7 +17,7 @@
 
 namespace meshseal::cuda {
 
-// One member's end. Used by one thread at a time, except Abort, which any thread may call.
+// One member's end. Used by one thread at a time; no graph that holds calls of it outlives it.
 class DeviceCollective {
  public:
   virtual ~DeviceCollective() = default;
@@ -25,7 +25,8 @@ class DeviceCollective {
   virtual uint32_t rank() const = 0;  // place among the members
   virtual uint32_t size() const = 0;
 
-  // Whether calls may be captured into a graph and replayed.
+  // Whether calls may be captured into a graph and replayed; of more members than one, when the same calls were made
+  // once before, because a transport makes its connections in the first ones.
   virtual bool capturable() const = 0;
 
   // `all` holds `size()` parts of `bytes` bytes, of which this member's is filled; afterwards all are.
@@ -48,7 +49,7 @@ class DeviceCollective {
   // kDevice, kPeerFailed.
   virtual absl::Status Check() = 0;
 
-  // Ends all calls under way and every later one. What streams and graphs hold of them is lost.
+  // Ends all calls under way and every later one: those of a stream end without a result. No graph holds any more.
   virtual void Abort() = 0;
 };
 

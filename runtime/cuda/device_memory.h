@@ -2,6 +2,7 @@
 #ifndef MESHSEAL_RUNTIME_CUDA_DEVICE_MEMORY_H_
 #define MESHSEAL_RUNTIME_CUDA_DEVICE_MEMORY_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,10 @@
 #include "absl/types/span.h"
 
 namespace meshseal::cuda {
+
+// Set when a device has not come to rest after a failed run. Freeing would wait for it, maybe for ever, so what it may
+// still use is left to the end of the process, which such a failure ends.
+using HungFlag = std::shared_ptr<std::atomic<bool>>;
 
 enum class MemorySide { kDevice, kPinned };
 
@@ -24,6 +29,9 @@ class ReservedMemory {
   static absl::StatusOr<ReservedMemory> Reserve(uint64_t bytes, absl::string_view purpose);
 
   absl::Span<std::byte> bytes() const { return absl::MakeSpan(data_.get(), size_); }
+
+  // It is never freed.
+  void Leave() { static_cast<void>(data_.release()); }
 
  private:
   struct Free {

@@ -38,7 +38,12 @@ class DevicePlacer : public runtime::WeightPlacer {
 
 class DeviceWeights : public runtime::WeightMemory {
  public:
-  DeviceWeights(int ordinal, DeviceMemory block) : ordinal_(ordinal), block_(std::move(block)) {}
+  DeviceWeights(int ordinal, DeviceMemory block, HungFlag hung)
+      : ordinal_(ordinal), block_(std::move(block)), hung_(std::move(hung)) {}
+
+  ~DeviceWeights() override {
+    if (hung_->load()) block_.Leave();
+  }
 
   absl::Span<std::byte> bytes() const override { return block_.bytes(); }
 
@@ -51,15 +56,17 @@ class DeviceWeights : public runtime::WeightMemory {
 
  private:
   const int ordinal_;
-  const DeviceMemory block_;
+  DeviceMemory block_;
+  const HungFlag hung_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<runtime::WeightMemory>> ReserveDeviceWeights(int ordinal, uint64_t bytes) {
+absl::StatusOr<std::unique_ptr<runtime::WeightMemory>> ReserveDeviceWeights(int ordinal, uint64_t bytes,
+                                                                            HungFlag hung) {
   MESHSEAL_RETURN_IF_CUDA_ERROR(cudaSetDevice(ordinal), absl::StrCat("device ", ordinal));
   MESHSEAL_ASSIGN_OR_RETURN(DeviceMemory block, DeviceMemory::Reserve(bytes, "weights"));
-  return std::make_unique<DeviceWeights>(ordinal, std::move(block));
+  return std::make_unique<DeviceWeights>(ordinal, std::move(block), std::move(hung));
 }
 
 }  // namespace meshseal::cuda

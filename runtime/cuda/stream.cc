@@ -40,20 +40,30 @@ absl::Status EnqueueCopy(void* to, const void* from, uint64_t bytes, cudaMemcpyK
   return FromCuda(cudaMemcpyAsync(to, from, bytes, kind, stream), what);
 }
 
-absl::Status WaitFor(cudaEvent_t event, std::chrono::milliseconds deadline, absl::string_view what,
-                     const std::function<absl::Status()>& check) {
+absl::Status WaitUntil(const std::function<absl::StatusOr<bool>()>& done, std::chrono::milliseconds deadline,
+                       absl::string_view what) {
   const Clock::time_point begin = Clock::now();
   while (true) {
-    const cudaError_t state = cudaEventQuery(event);
-    if (state == cudaSuccess) return absl::OkStatus();
-    if (state != cudaErrorNotReady) return FromCuda(state, what);
-    MESHSEAL_RETURN_IF_ERROR(check());
+    MESHSEAL_ASSIGN_OR_RETURN(const bool is_done, done());
+    if (is_done) return absl::OkStatus();
     const Clock::duration waited = Clock::now() - begin;
     if (waited >= deadline) {
       return Refuse(Reason::kDeadline, absl::StrCat(what, ": not done after ", deadline.count(), " ms"));
     }
     if (waited > kSpin) std::this_thread::sleep_for(kPause);
   }
+}
+
+absl::Status WaitFor(cudaEvent_t event, std::chrono::milliseconds deadline, absl::string_view what,
+                     const std::function<absl::Status()>& check) {
+  const auto done = [&]() -> absl::StatusOr<bool> {
+    const cudaError_t state = cudaEventQuery(event);
+    if (state == cudaSuccess) return true;
+    if (state != cudaErrorNotReady) return FromCuda(state, what);
+    MESHSEAL_RETURN_IF_ERROR(check());
+    return false;
+  };
+  return WaitUntil(done, deadline, what);
 }
 
 }  // namespace meshseal::cuda

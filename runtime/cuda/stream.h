@@ -53,6 +53,11 @@ class Stream {
 absl::Status EnqueueCopy(void* to, const void* from, uint64_t bytes, cudaMemcpyKind kind, cudaStream_t stream,
                          absl::string_view what);
 
+// Asks until `done` says so or fails, the longer the less often; no longer than `deadline`: reason kDeadline, with
+// `what` in front.
+absl::Status WaitUntil(const std::function<absl::StatusOr<bool>()>& done, std::chrono::milliseconds deadline,
+                       absl::string_view what);
+
 // Waits until all that was enqueued before `event` was recorded is done. `check` is called meanwhile; its failure ends
 // the wait. No call of CUDA that blocks is made, so a device that hangs ends here: reason kDeadline. Reason kDevice
 // when what was enqueued has failed, with `what` in front.

@@ -322,13 +322,18 @@ absl::Status CheckHosts(const Gathered& all) {
 
 bool HasDevice(const RankRecord& record) { return record.device != DeviceUuid{}; }
 
+// NCCL takes one rank a device, also where it is not the plan's.
+bool UsesNccl(const RankRecord& record) { return record.nccl_version != LongName{}; }
+
 absl::Status CheckOwnDevice(const Gathered& all, const FieldRow& field) {
-  if (all.records[0].emulated != 0) return absl::OkStatus();
+  const bool nccl = UsesNccl(all.records[0]);
+  if (all.records[0].emulated != 0 && !nccl) return absl::OkStatus();
   for (const Ranks& ranks : RanksOf(field, all.records)) {
     const RankRecord& first = all.records[ranks[0]];
     if (ranks.size() == 1 || !HasDevice(first)) continue;
     return Differ(absl::StrCat(field.name, " ", field.text(first), " (PCI id ", NameText(first.pci_id), ", ",
-                               HostText(first), ") is that of ", RanksText(ranks), ", each rank has its own"));
+                               HostText(first), ") is that of ", RanksText(ranks), ", each rank has its own",
+                               nccl ? "; ranks that share one are an emulation: --ranks loopback" : ""));
   }
   return absl::OkStatus();
 }

@@ -72,7 +72,8 @@ TEST_F(DeviceTest, WhatIsNotTheRanksDeviceIsRefused) {
   const std::string seen =
       "GPU-face0000-0000-0000-0000-000000000002 at 0000:03:00.0, GPU-face0000-0000-0000-0000-000000000001 at "
       "0000:09:00.0";
-  EXPECT_EQ(refusal(PlanOf(3, {}), 2), "rank 2 is on slot 2 of node 'n0': this process sees 2 devices, " + seen);
+  EXPECT_EQ(refusal(PlanOf(3, {}), 2), "rank 2 is on slot 2 of node 'n0': this process sees 2 devices, " + seen +
+                                           "; ranks that share one are an emulation: --ranks loopback");
   EXPECT_EQ(refusal(PlanOf(1, {"GPU-0"}), 0),
             "rank 0 is on slot 0 of node 'n0', which is device 'GPU-0'; this process sees " + seen);
   devices[0].major = 7;

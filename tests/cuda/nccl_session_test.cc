@@ -1,0 +1,329 @@
+// Whole sessions whose ranks have a device each and meet over NCCL, on stand-ins of CUDA's libraries: what they compute
+// is compared with the reference backend, and whatever fails ends all ranks in time, with the cause and nothing left.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/cuda/cuda_compute.h"
+#include "runtime/session/session.h"
+#include "schema/reason.h"
+#include "tests/cuda/device_session.h"
+#include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fake_nccl.h"
+#include "tests/runtime/oracle.h"
+#include "tests/support/plan_builder.h"
+
+namespace meshseal::cuda {
+namespace {
+
+using runtime::RunResult;
+using runtime::Session;
+using runtime::SessionOptions;
+using support::PlanNumbers;
+using testing::HasSubstr;
+
+struct Case {
+  uint32_t tp = 1;
+  uint32_t ep = 1;
+  Reduction reduction = Reduction::kOrdered;
+  fake_nccl::SumOrder order = fake_nccl::SumOrder::kRanks;
+};
+
+class NcclPlans : public DeviceSessionTest, public testing::WithParamInterface<Case> {};
+
+TEST_P(NcclPlans, GiveWhatTheReferenceGives) {
+  const Case& c = GetParam();
+  const uint32_t ranks = c.tp * c.ep;
+  fake_nccl::Options nccl;
+  nccl.order = c.order;
+  Machine(3, ranks, nccl);
+  const PlanNumbers n = RecordedFor(c.tp, c.ep, c.reduction);
+  absl::StatusOr<std::unique_ptr<Session>> reference =
+      Session::Create(support::BuildSealedPlan(n), OptionsFor(nullptr));
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  absl::StatusOr<std::unique_ptr<Session>> devices =
+      Session::Create(support::BuildSealedPlan(n), OptionsFor(MakeNcclCompute(Unmanaged())));
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  std::vector<float> decoded;
+  // Decode runs as it is, is captured, and replayed.
+  for (const Phase phase : {Phase::kPrefill, Phase::kDecode, Phase::kDecode, Phase::kDecode}) {
+    SCOPED_TRACE(WordOf(phase));
+    std::vector<float> expected;
+    std::vector<float> found;
+    RunResult expected_result;
+    RunResult result;
+    absl::Status status = RunRecorded(**reference, phase, &expected, &expected_result);
+    ASSERT_TRUE(status.ok()) << status;
+    status = RunRecorded(**devices, phase, &found, &result);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(result.expert_ids, expected_result.expert_ids);
+    EXPECT_LE(support::RelativeDifference(found, expected), 2e-6);
+    if (c.reduction == Reduction::kExact) {
+      EXPECT_EQ(found, expected);
+    }
+    if (phase == Phase::kDecode) {
+      if (!decoded.empty()) {
+        EXPECT_EQ(found, decoded);
+      }
+      decoded = found;
+    }
+  }
+  EXPECT_EQ(fake_cuda::LeakReport().graph_execs, ranks);
+  EXPECT_EQ(fake_nccl::LeakReport().communicators, ranks);
+  devices->reset();
+  EXPECT_EQ(fake_cuda::CallCount("ncclCommDestroy"), ranks);  // together, and not by force
+  EXPECT_EQ(fake_cuda::CallCount("ncclCommAbort"), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, NcclPlans,
+                         testing::Values(Case{1, 4}, Case{1, 3, Reduction::kFast, fake_nccl::SumOrder::kRing},
+                                         Case{2, 2, Reduction::kExact, fake_nccl::SumOrder::kRing}));
+
+// A plan of two ranks whose runs take milliseconds.
+class NcclFaults : public DeviceSessionTest {
+ protected:
+  static constexpr std::chrono::milliseconds kDeadline{1'500};
+  // Beside the deadline: for NCCL to end what is under way, and for what is left to come to rest.
+  static constexpr std::chrono::seconds kSlack{6};
+
+  void SetUp() override { Machine(1, 2); }
+
+  static PlanNumbers Small() {
+    PlanNumbers n;
+    n.ep = 2;
+    n.weight_source = WeightSource::kSynthetic;
+    n.transport = Transport::kNccl;
+    n.capture_bytes = 1 << 20;
+    return n;
+  }
+
+  // Each rank on a slot of its own.
+  static Plan SmallPlan() {
+    Plan plan = support::BuildPlan(Small());
+    plan.mesh.emulated = false;
+    plan.mesh.nodes[0].slots = 2;
+    plan.mesh.rank_slots = {{0, 0}, {0, 1}};
+    return plan;
+  }
+
+  static SessionOptions Options() {
+    SessionOptions options;
+    options.deadline = kDeadline;
+    options.compute = MakeNcclCompute(Unmanaged());
+    return options;
+  }
+
+  static absl::StatusOr<std::unique_ptr<Session>> Open() {
+    return Session::Create(support::Seal(SmallPlan()), Options());
+  }
+
+  static absl::Status Run(Session& session, Phase phase = Phase::kDecode) {
+    const std::vector<float> hidden(2 * 16, 0.5F);
+    std::vector<float> output(hidden.size());
+    RunResult result;
+    return session.Run({0, phase, 2, hidden, absl::MakeSpan(output)}, &result);
+  }
+
+  // A prefill, then decode as it is, captured and replayed.
+  static absl::Status RunAll() {
+    absl::StatusOr<std::unique_ptr<Session>> session = Open();
+    if (!session.ok()) return session.status();
+    for (const Phase phase : {Phase::kPrefill, Phase::kDecode, Phase::kDecode, Phase::kDecode}) {
+      if (const absl::Status status = Run(**session, phase); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  // A refused call took no longer than it may.
+  class Clock {
+   public:
+    ~Clock() { EXPECT_LT(std::chrono::steady_clock::now() - begin_, kDeadline + kSlack); }
+
+   private:
+    const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  };
+};
+
+TEST_F(NcclFaults, EveryCallOfNcclThatFailsIsACleanRefusal) {
+  ASSERT_EQ(RunAll(), absl::OkStatus());
+  std::vector<std::pair<std::string, uint64_t>> calls;
+  for (const char* const function : {"ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRankConfig", "ncclGroupStart",
+                                     "ncclGroupEnd", "ncclAllGather", "ncclCommGetAsyncError"}) {
+    const uint64_t count = fake_cuda::CallCount(function);
+    ASSERT_GT(count, 0u) << function;
+    // All of the few; of the many that ask how a call is doing, some.
+    for (uint64_t nth = 1; nth <= count; nth += 1 + count / 6) calls.emplace_back(function, nth);
+  }
+  for (const auto& [function, nth] : calls) {
+    SCOPED_TRACE(absl::StrCat(function, ", call ", nth));
+    Machine(1, 2);
+    fake_cuda::CallFault fault;
+    fault.function = function;
+    fault.nth = nth;
+    fault.error = ncclInternalError;
+    fake_cuda::FailCall(fault);
+    const Clock clock;
+    const absl::Status status = RunAll();
+    // How often a call is asked after depends on who comes first, and its end needs no answer.
+    if (status.ok() && function == "ncclCommGetAsyncError") continue;
+    EXPECT_EQ(ReasonOf(status), Reason::kDevice) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("NCCL, "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("internal error"));
+    ExpectNothingLeft();
+  }
+}
+
+TEST_F(NcclFaults, CallsOfCudaThatFailAreCleanRefusals) {
+  ASSERT_EQ(RunAll(), absl::OkStatus());
+  const size_t calls = fake_cuda::CallLog().size();
+  size_t refused = 0;
+  for (uint64_t nth = 1; nth <= calls; nth += 1 + calls / 12) {
+    SCOPED_TRACE(nth);
+    Machine(1, 2);
+    fake_cuda::CallFault fault;
+    fault.nth = nth;
+    fake_cuda::FailCall(fault);
+    const Clock clock;
+    const absl::Status status = RunAll();
+    if (status.ok()) continue;
+    ++refused;
+    EXPECT_EQ(ReasonOf(status), Reason::kDevice) << status;
+    EXPECT_EQ(fake_cuda::Violations(), std::vector<std::string>());
+    EXPECT_EQ(fake_nccl::LeakReport(), fake_nccl::Alive());
+  }
+  EXPECT_GT(refused, 5u);
+  Machine(1, 2);
+}
+
+TEST_F(NcclFaults, AnErrorOfACommunicatorEndsTheRun) {
+  for (const bool captured : {false, true}) {
+    Machine(1, 2);
+    absl::StatusOr<std::unique_ptr<Session>> session = Open();
+    ASSERT_TRUE(session.ok()) << session.status();
+    if (captured) {
+      ASSERT_EQ(Run(**session), absl::OkStatus());
+      ASSERT_EQ(Run(**session), absl::OkStatus());
+      ASSERT_EQ(fake_cuda::LeakReport().graph_execs, 2u);
+    }
+    fake_nccl::FailCommunicator(fake_nccl::Communicators()[1], ncclSystemError);
+    const Clock clock;
+    const absl::Status status = Run(**session);
+    EXPECT_EQ(ReasonOf(status), Reason::kDevice) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 (dp0 pp0 tp0 ep1): "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("unhandled system error"));
+    EXPECT_EQ(fake_cuda::LeakReport().graph_execs, 0u);  // before the communicators were ended
+    EXPECT_EQ(fake_nccl::LeakReport().communicators, 0u);
+    EXPECT_THAT(std::string(Run(**session).message()), HasSubstr("the session is over: "));
+    session->reset();
+    ExpectNothingLeft();
+  }
+}
+
+TEST_F(NcclFaults, ARankWhoseCollectiveNeverComesIsWaitedForUntilTheDeadline) {
+  for (const bool captured : {false, true}) {
+    Machine(1, 2);
+    absl::StatusOr<std::unique_ptr<Session>> session = Open();
+    ASSERT_TRUE(session.ok()) << session.status();
+    if (captured) {
+      ASSERT_EQ(Run(**session), absl::OkStatus());
+      ASSERT_EQ(Run(**session), absl::OkStatus());
+    }
+    fake_nccl::Kill(fake_nccl::Communicators()[1], /*noticed=*/false);
+    const Clock clock;
+    const absl::Status status = Run(**session);
+    EXPECT_EQ(ReasonOf(status), Reason::kDeadline) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("the decode program: not done after 1500 ms; this rank entered layer 0 step"));
+    session->reset();
+    ExpectNothingLeft();
+  }
+}
+
+TEST_F(NcclFaults, ARankThatDiesIsNoticed) {
+  absl::StatusOr<std::unique_ptr<Session>> session = Open();
+  ASSERT_TRUE(session.ok()) << session.status();
+  fake_nccl::Kill(fake_nccl::Communicators()[1], /*noticed=*/true);
+  const Clock clock;
+  const absl::Status status = Run(**session);
+  EXPECT_EQ(ReasonOf(status), Reason::kPeerFailed) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("remote process exited or there was a network error"));
+  session->reset();
+}
+
+TEST_F(NcclFaults, ADeviceThatHangsIsLeftToTheEndOfTheProcess) {
+  absl::StatusOr<std::unique_ptr<Session>> session = Open();
+  ASSERT_TRUE(session.ok()) << session.status();
+  fake_cuda::WorkFault fault;
+  fault.device = 1;
+  fault.kernels_only = true;
+  fault.outcome = fake_cuda::WorkFault::Outcome::kNever;
+  fake_cuda::FailWork(fault);
+  const Clock clock;
+  const absl::Status status = Run(**session);
+  EXPECT_EQ(ReasonOf(status), Reason::kDeadline) << status;
+  session->reset();
+  EXPECT_EQ(fake_nccl::LeakReport().communicators, 0u);
+  EXPECT_EQ(fake_cuda::Violations(), std::vector<std::string>());
+  EXPECT_GT(fake_cuda::LeakReport().device_allocations, 0u);
+  Machine(1, 2);
+}
+
+TEST_F(NcclFaults, ANonFiniteScoreIsTheRanksAndNotNccls) {
+  absl::StatusOr<std::unique_ptr<Session>> session = Open();
+  ASSERT_TRUE(session.ok()) << session.status();
+  const std::vector<float> hidden(2 * 16, std::numeric_limits<float>::infinity());
+  std::vector<float> output(hidden.size());
+  RunResult result;
+  const absl::Status status = (*session)->Run({0, Phase::kDecode, 2, hidden, absl::MakeSpan(output)}, &result);
+  EXPECT_EQ(ReasonOf(status), Reason::kNonFinite) << status;
+  session->reset();
+  EXPECT_EQ(fake_cuda::CallCount("ncclCommAbort"), 0u);  // nothing was under way
+}
+
+TEST_F(NcclFaults, WhatMayNotCarryThePlanIsRefusedBeforeADeviceIsTouched) {
+  Plan plan = SmallPlan();
+  plan.mesh.transport_version_min = "2.28.3";
+  plan.mesh.transport_version_max = "2.28.3";
+  const absl::Status version = Session::Create(support::Seal(plan), Options()).status();
+  EXPECT_EQ(ReasonOf(version), Reason::kRankRecord) << version;
+  EXPECT_THAT(std::string(version.message()), HasSubstr(": NCCL is 2.28.9, the plan's mesh takes 2.28.3"));
+
+  ASSERT_EQ(setenv("NCCL_COMM_ID", "10.0.0.1:4000", 1), 0);
+  const absl::Status address = Open().status();
+  ASSERT_EQ(unsetenv("NCCL_COMM_ID"), 0);
+  EXPECT_EQ(ReasonOf(address), Reason::kRankRecord) << address;
+  EXPECT_THAT(std::string(address.message()),
+              HasSubstr(": NCCL_COMM_ID is '10.0.0.1:4000': ranks would meet there, and not as they have agreed; "
+                        "unset it"));
+  for (const std::string& call : fake_cuda::CallLog()) EXPECT_EQ(call, "ncclGetVersion");
+}
+
+TEST_F(NcclFaults, RanksThatShareADeviceAreTheLoopbacks) {
+  Machine(1, 1);
+  const absl::Status too_few = Open().status();
+  EXPECT_EQ(ReasonOf(too_few), Reason::kDeviceIdentity) << too_few;
+  EXPECT_THAT(std::string(too_few.message()), HasSubstr("ranks that share one are an emulation: --ranks loopback"));
+
+  // Nor where the devices need not be the plan's, or the plan's mesh says that its ranks share one.
+  SessionOptions emulating = Options();
+  emulating.emulate = true;
+  for (const absl::Status& shared : {Session::Create(support::Seal(SmallPlan()), emulating).status(),
+                                     Session::Create(support::BuildSealedPlan(Small()), Options()).status()}) {
+    EXPECT_EQ(ReasonOf(shared), Reason::kRankRecord) << shared;
+    EXPECT_THAT(std::string(shared.message()), HasSubstr("is that of ranks 0, 1, each rank has its own; ranks that "
+                                                         "share one are an emulation: --ranks loopback"));
+  }
+  EXPECT_EQ(fake_cuda::CallCount("ncclCommInitRankConfig"), 0u);
+}
+
+}  // namespace
+}  // namespace meshseal::cuda
