@@ -1,5 +1,6 @@
 """How the tests under lit/ are run. Built by CMake into <build>/lit, run by ctest; see README.md beside this file."""
 
+import glob
 import os
 import shutil
 import sys
@@ -50,6 +51,10 @@ substitute("%data", os.path.join(config.meshseal_source_dir, "tests", "data"))
 
 if config.meshseal_compiler:
     config.available_features.add("compiler")
+if config.meshseal_cuda:
+    config.available_features.add("cuda")
+if not glob.glob("/dev/nvidia[0-9]*"):
+    config.available_features.add("no-gpu")
 for sanitizer, feature in (("address", "asan"), ("thread", "tsan")):
     if sanitizer in config.meshseal_sanitize.split(","):
         config.available_features.add(feature)

@@ -64,18 +64,17 @@ class CudaRank : public runtime::RankCompute {
     std::string driver = "unknown driver";
     if (!options_.without_management_library) {
       MESHSEAL_ASSIGN_OR_RETURN(const ManagementLibrary library, ManagementLibrary::Load(options_.management_library));
-      MESHSEAL_ASSIGN_OR_RETURN(const std::string version, library.DriverVersion());
-      driver = absl::StrCat("driver ", version);
+      MESHSEAL_ASSIGN_OR_RETURN(driver, library.DriverVersion());
+      driver = absl::StrCat("driver ", driver);
       MESHSEAL_ASSIGN_OR_RETURN(const ManagedFacts managed, library.FactsOf(UuidText(device.uuid)));
       if (managed.mig) {
         return Refuse(Reason::kDeviceIdentity, absl::StrCat("device ", UuidText(device.uuid), " at ", device.pci_id,
                                                             " is cut into instances (MIG)"));
       }
     }
-    int runtime_version = 0;
-    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaRuntimeGetVersion(&runtime_version), "the version of the CUDA runtime");
+    MESHSEAL_ASSIGN_OR_RETURN(const std::string version, CudaVersion());
     facts->backend = NameOf(ranks_);
-    facts->cuda_version = absl::StrCat(runtime_version / 1000, ".", runtime_version / 10 % 100, ", ", driver);
+    facts->cuda_version = absl::StrCat(version, ", ", driver);
     facts->device = device.uuid;
     facts->pci_id = device.pci_id;
     MESHSEAL_ASSIGN_OR_RETURN(facts->local.free_memory, FreeMemory(device));
@@ -169,6 +168,8 @@ class CudaCompute : public runtime::Compute {
 };
 
 }  // namespace
+
+absl::Status CheckDevices() { return VisibleDevices().status(); }
 
 std::shared_ptr<runtime::Compute> MakeNcclCompute(const CudaOptions& options) {
   return std::make_shared<CudaCompute>(Ranks::kNccl, options);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "runtime/session/compute.h"
 
 namespace meshseal::cuda {
@@ -15,6 +16,9 @@ struct CudaOptions {
   // Run where there is none: modes are then not known.
   bool without_management_library = false;
 };
+
+// OK where this process sees a device. Reason kDevice.
+absl::Status CheckDevices();
 
 // "cuda": each rank has a device of its own, and addends travel by NCCL. Ranks are where the session's world has them.
 // Touches no device.

@@ -53,9 +53,21 @@ std::string UuidText(const Uuid& uuid) {
                       "-", hex.substr(20));
 }
 
+absl::StatusOr<std::string> CudaVersion() {
+  int version = 0;
+  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaRuntimeGetVersion(&version), "the version of the CUDA runtime");
+  return absl::StrCat(version / 1000, ".", version / 10 % 100);
+}
+
 absl::StatusOr<std::vector<Device>> VisibleDevices() {
   int count = 0;
-  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaGetDeviceCount(&count), "the devices of this machine");
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorInsufficientDriver) {
+    MESHSEAL_ASSIGN_OR_RETURN(const std::string version, CudaVersion());
+    return FromCuda(error, absl::StrCat("no NVIDIA driver is here, or one too old for CUDA ", version));
+  }
+  if (error == cudaErrorNoDevice) return FromCuda(error, "the NVIDIA driver has no device for this process");
+  MESHSEAL_RETURN_IF_CUDA_ERROR(error, "the devices of this machine");
   std::vector<Device> devices;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     MESHSEAL_ASSIGN_OR_RETURN(Device device, DeviceAt(ordinal));

@@ -30,7 +30,10 @@ struct Device {
 // As the driver writes it, "GPU-" and five groups of hexadecimal digits.
 std::string UuidText(const Uuid& uuid);
 
-// The devices that this process sees, by PCI id. Reason kDevice; also where there is none.
+// The version of CUDA's runtime, "13.0". Reason kDevice.
+absl::StatusOr<std::string> CudaVersion();
+
+// The devices that this process sees, by PCI id. Reason kDevice; also where there is none, or no driver.
 absl::StatusOr<std::vector<Device>> VisibleDevices();
 
 // The device of `rank`: the one that the plan pins to its slot, or, on a node without pinned devices, the one whose

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cuda/cuda_report.h"
 #include "runtime/cuda/management_library.h"
 #include "schema/reason.h"
 #include "tests/fake_cuda/fake_cuda.h"
@@ -106,6 +107,45 @@ TEST_F(DeviceTest, AnotherDeviceInItsPlaceIsNoticed) {
             "device 1 was GPU-face0000-0000-0000-0000-000000000002 at 0000:03:00.0 when it was bound and is "
             "GPU-abababab-abab-abab-abab-abababababab at 0000:03:00.0 now");
   EXPECT_EQ(ReasonOf(status), Reason::kDeviceIdentity);
+}
+
+TEST_F(DeviceTest, WithoutADriverOrADeviceThereIsNone) {
+  const auto refusal = [](int error) {
+    fake_cuda::Reset(TwoDevices());
+    fake_cuda::CallFault fault;
+    fault.function = "cudaGetDeviceCount";
+    fault.error = error;
+    fake_cuda::FailCall(fault);
+    const absl::Status status = CheckDevices();
+    EXPECT_EQ(ReasonOf(status), Reason::kDevice);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(
+      refusal(cudaErrorInsufficientDriver),
+      "no NVIDIA driver is here, or one too old for CUDA 13.0: cudaErrorInsufficientDriver (CUDA driver version is "
+      "insufficient for CUDA runtime version)");
+  EXPECT_EQ(refusal(cudaErrorNoDevice),
+            "the NVIDIA driver has no device for this process: cudaErrorNoDevice (no CUDA-capable device is detected)");
+  EXPECT_EQ(CheckDevices(), absl::OkStatus());
+}
+
+TEST_F(DeviceTest, AReportHasVersionsAndDevicesOrSaysWhyNot) {
+  CudaOptions options;
+  options.management_library = "libno-such-library.so";
+  const CudaReport two = ReportCuda(options);
+  EXPECT_EQ(two.runtime, "13.0");
+  EXPECT_EQ(two.nccl, "2.28.9");
+  EXPECT_EQ(two.driver, "");
+  ASSERT_EQ(two.devices.size(), 2u);
+  EXPECT_EQ(UuidText(two.devices[0].uuid), kSecond);
+  EXPECT_EQ(two.refusal, "");
+  fake_cuda::CallFault fault;
+  fault.function = "cudaGetDeviceCount";
+  fault.error = cudaErrorNoDevice;
+  fake_cuda::FailCall(fault);
+  const CudaReport none = ReportCuda(options);
+  EXPECT_TRUE(none.devices.empty());
+  EXPECT_EQ(none.refusal.find("the NVIDIA driver has no device for this process"), 0u) << none.refusal;
 }
 
 class ManagementLibraryTest : public testing::Test {

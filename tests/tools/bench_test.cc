@@ -228,6 +228,22 @@ TEST(BenchRowText, IsALineInEveryFormat) {
   EXPECT_EQ(BenchRowText(head, row, "md"),
             "| decode | 3 | 8 | 500.000 | 250.000-750.000 | 16 | 2 | 1 | 50.0 % | - | - | 0 |\n");
   EXPECT_EQ(BenchRowText(head, row, "csv"), "decode,3,8,0.5,0.25,0.75,16,2e+09,1e+09,0.5,0,0,0,0,0\n");
+  // Devices, of which no limit is known.
+  head.backend = "cuda-loopback";
+  head.emulated = true;
+  head.limits.reset();
+  row.share.reset();
+  EXPECT_TRUE(
+      absl::StrContains(BenchHeadText(head, "md"),
+                        ", 2 ranks over cuda-loopback, EMULATED; meshseal 0.1.0\nmachine: a processor, 4 cores; "
+                        "limits of devices are not measured\n\n| phase"));
+  EXPECT_EQ(BenchRowText(head, row, "md"),
+            "| decode | 3 | 8 | 500.000 | 250.000-750.000 | 16 | 2 | 1 | - | - | - | 0 |\n");
+  EXPECT_EQ(BenchRowText(head, row, "csv"), "decode,3,8,0.5,0.25,0.75,16,2e+09,1e+09,,0,0,0,0,0\n");
+  const std::string line = BenchRowText(head, row, "jsonl");
+  EXPECT_TRUE(absl::StrContains(line, R"("share_of_limit":null)")) << line;
+  EXPECT_TRUE(absl::StrContains(line, R"("machine":{"processor":"a processor","cores":4,"cache_bytes":1024}})"))
+      << line;
   EXPECT_TRUE(
       absl::StrContains(BenchRowText(head, row, "jsonl"), R"("waited_seconds":0.0,"collective":null,"wrong":0)"));
 }

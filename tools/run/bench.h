@@ -24,6 +24,7 @@ struct BenchFlags {
   bool unverified_weights = false;
   bool emulate = false;
   std::string backend = "reference";
+  std::string ranks;   // empty: the backend's own
   std::string tokens;  // empty: 1, 2, 4, ... up to the limit of the phase
   std::string phase = "auto";
   std::optional<uint32_t> layer;  // none: the first with experts
@@ -42,7 +43,8 @@ struct BenchRow {
   double most = 0;
   uint64_t weight_bytes = 0;  // of all ranks
   uint64_t operations = 0;
-  double share = 0;  // of the machine's limit: what a call must take at least, to what it takes
+  // Of the machine's limit: what a call must take at least, to what it takes; none where no limit is known.
+  std::optional<double> share;
   // The rank that computed longest, in the median call: without its collectives, or a calibration counted them twice.
   uint32_t slowest_rank = 0;
   double rank_seconds = 0;
@@ -61,7 +63,7 @@ struct BenchHead {
   bool emulated = false;
   uint32_t ranks = 0;
   MachineFacts machine;
-  MachineLimits limits;
+  std::optional<MachineLimits> limits;  // none: devices compute, whose limits are not measured
 };
 
 // "md", "csv" or "jsonl" (versioned, stable: schema/simulate/calibration.h reads it).
@@ -69,8 +71,8 @@ std::string BenchHeadText(const BenchHead& head, absl::string_view format);
 std::string BenchRowText(const BenchHead& head, const BenchRow& row, absl::string_view format);
 
 // Prints to standard output, a row as soon as it is there. Reasons: those of SealedPlan::Open, of Session::Create and
-// Session::Run; kUsage; kLimit for a number of tokens above the plan's limit, before anything runs; kDiffers where a
-// result is wrong.
+// Session::Run; kUsage; those of ComputeOf; kLimit for a number of tokens above the plan's limit, before anything runs;
+// kDiffers where a result is wrong.
 absl::Status RunBench(const BenchFlags& flags);
 
 }  // namespace meshseal::tools

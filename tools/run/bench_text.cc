@@ -1,3 +1,4 @@
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +32,24 @@ std::string CollectiveText(const std::optional<BenchCollective>& collective) {
                       FormatText(" in %.1f us", collective->seconds * 1e6));
 }
 
+Json MachineJson(const BenchHead& head) {
+  Json json = {
+      {"processor", head.machine.processor}, {"cores", head.machine.cores}, {"cache_bytes", head.machine.cache_bytes}};
+  if (!head.limits.has_value()) return json;
+  json["threads"] = head.limits->threads;
+  json["read_bytes_per_second"] = head.limits->read_bytes_per_second;
+  json["operations_per_second"] = head.limits->operations_per_second;
+  return json;
+}
+
+// "with 4 threads at most 20.00 GB/s read from memory and 8.00 GFLOP/s in float32"
+std::string LimitsText(const std::optional<MachineLimits>& limits) {
+  if (!limits.has_value()) return "limits of devices are not measured";
+  return absl::StrCat("with ", limits->threads, limits->threads == 1 ? " thread" : " threads", " at most ",
+                      FormatText("%.2f GB/s read from memory and %.2f GFLOP/s in float32",
+                                 limits->read_bytes_per_second * 1e-9, limits->operations_per_second * 1e-9));
+}
+
 Json JsonOf(const BenchHead& head, const BenchRow& row) {
   return {{"version", kLineVersion},
           {"plan", head.plan_id},
@@ -50,7 +69,7 @@ Json JsonOf(const BenchHead& head, const BenchRow& row) {
           {"weight_bytes_per_second", PerSecond(row.weight_bytes, row.median)},
           {"operations", row.operations},
           {"operations_per_second", PerSecond(row.operations, row.median)},
-          {"share_of_limit", row.share},
+          {"share_of_limit", row.share.has_value() ? Json(*row.share) : Json()},
           {"slowest_rank",
            {{"rank", row.slowest_rank},
             {"seconds", row.rank_seconds},
@@ -59,13 +78,7 @@ Json JsonOf(const BenchHead& head, const BenchRow& row) {
           {"waited_seconds", row.waited},
           {"collective", JsonOf(row.collective)},
           {"wrong", row.wrong},
-          {"machine",
-           {{"processor", head.machine.processor},
-            {"cores", head.machine.cores},
-            {"cache_bytes", head.machine.cache_bytes},
-            {"threads", head.limits.threads},
-            {"read_bytes_per_second", head.limits.read_bytes_per_second},
-            {"operations_per_second", head.limits.operations_per_second}}}};
+          {"machine", MachineJson(head)}};
 }
 
 }  // namespace
@@ -80,11 +93,8 @@ std::string BenchHeadText(const BenchHead& head, absl::string_view format) {
   return absl::StrCat("plan ", head.plan_id, ", ", head.ranks, head.ranks == 1 ? " rank" : " ranks", " over ",
                       head.backend, head.emulated ? ", EMULATED" : "", "; meshseal ", head.version,
                       "\nmachine: ", head.machine.processor.empty() ? "unknown processor" : head.machine.processor,
-                      ", ", head.machine.cores, " cores; with ", head.limits.threads,
-                      head.limits.threads == 1 ? " thread" : " threads", " at most ",
-                      FormatText("%.2f GB/s read from memory and %.2f GFLOP/s in float32\n\n",
-                                 head.limits.read_bytes_per_second * 1e-9, head.limits.operations_per_second * 1e-9),
-                      "| phase | layer | tokens | ms a call | spread | tok/s | GB/s | GFLOP/s | of limit | "
+                      ", ", head.machine.cores, " cores; ", LimitsText(head.limits),
+                      "\n\n| phase | layer | tokens | ms a call | spread | tok/s | GB/s | GFLOP/s | of limit | "
                       "collective | wait | #wrong |\n"
                       "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
 }
@@ -98,15 +108,16 @@ std::string BenchRowText(const BenchHead& head, const BenchRow& row, absl::strin
   const double operations = PerSecond(row.operations, row.median);
   if (format == "csv") {
     const BenchCollective collective = row.collective.value_or(BenchCollective{});
-    return FormatText("%s,%u,%u,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.6g,%u,%.9g,%.9g,%.9g,%u\n", WordOf(row.phase),
-                      row.layer, row.tokens, row.median, row.least, row.most, tokens, bytes, operations, row.share,
-                      collective.calls, collective.bytes, collective.seconds, row.waited, row.wrong);
+    const std::string share = row.share.has_value() ? FormatText("%.6g", *row.share) : "";
+    return FormatText("%s,%u,%u,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%s,%u,%.9g,%.9g,%.9g,%u\n", WordOf(row.phase), row.layer,
+                      row.tokens, row.median, row.least, row.most, tokens, bytes, operations, share, collective.calls,
+                      collective.bytes, collective.seconds, row.waited, row.wrong);
   }
   const std::string waited = row.collective.has_value() ? FormatText("%.1f us", row.waited * 1e6) : "-";
-  return FormatText("| %s | %u | %u | %.3f | %.3f-%.3f | %.4g | %.3g | %.3g | %.1f %% | %s | %s | %u |\n",
-                    WordOf(row.phase), row.layer, row.tokens, row.median * 1e3, row.least * 1e3, row.most * 1e3, tokens,
-                    bytes * 1e-9, operations * 1e-9, row.share * 100, CollectiveText(row.collective), waited,
-                    row.wrong);
+  const std::string share = row.share.has_value() ? FormatText("%.1f %%", *row.share * 100) : "-";
+  return FormatText("| %s | %u | %u | %.3f | %.3f-%.3f | %.4g | %.3g | %.3g | %s | %s | %s | %u |\n", WordOf(row.phase),
+                    row.layer, row.tokens, row.median * 1e3, row.least * 1e3, row.most * 1e3, tokens, bytes * 1e-9,
+                    operations * 1e-9, share, CollectiveText(row.collective), waited, row.wrong);
 }
 
 }  // namespace meshseal::tools

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,16 +22,19 @@
 #include "nlohmann/json.hpp"
 #include "runtime/launch/environment.h"
 #include "runtime/launch/launch_identity.h"
-#include "runtime/reference/reference_backend.h"
 #include "schema/byte_text.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
 #include "schema/version.h"
 #include "tools/cli/program.h"
+#include "tools/run/compute_choice.h"
 #include "tools/run/listeners.h"
 #include "tools/run/machine_limits.h"
 #include "tools/run/proc_text.h"
 #include "tools/run/rank_launch.h"
+#ifdef MESHSEAL_CUDA
+#include "runtime/cuda/cuda_report.h"
+#endif
 #ifdef MESHSEAL_MPI
 #include "runtime/comm/mpi_world.h"
 #endif
@@ -39,6 +43,22 @@ namespace meshseal::tools {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{30};
+
+// What the CUDA backend has here.
+struct CudaFindings {
+  std::string runtime;
+  std::string nccl;
+  std::string driver;  // "" where the driver's management library does not say
+  struct Device {
+    std::string name;
+    std::string uuid;
+    std::string pci_id;
+    std::string capability;  // "9.0"
+    uint64_t memory = 0;
+  };
+  std::vector<Device> devices;
+  std::string refusal;  // why there are none
+};
 
 struct Findings {
   MachineFacts machine;
@@ -51,7 +71,8 @@ struct Findings {
   std::string transparent_huge_pages;  // always, madvise, never; "" where the kernel does not say
   std::vector<std::string> nvidia_devices;
   std::string nvidia_driver;
-  std::string mpi_library;  // "": not built in
+  std::optional<CudaFindings> cuda;  // none: not built in
+  std::string mpi_library;           // "": not built in
   std::string mpi_threads;
   std::vector<std::string> backends;
   std::string launch;          // "" with an error
@@ -120,6 +141,55 @@ std::vector<std::string> NvidiaDevices() {
   return devices;
 }
 
+std::optional<CudaFindings> FindCuda() {
+#ifdef MESHSEAL_CUDA
+  cuda::CudaReport report = cuda::ReportCuda({});
+  CudaFindings found;
+  found.runtime = std::move(report.runtime);
+  found.nccl = std::move(report.nccl);
+  found.driver = std::move(report.driver);
+  found.refusal = std::move(report.refusal);
+  for (const cuda::Device& device : report.devices) {
+    found.devices.push_back({device.name, cuda::UuidText(device.uuid), device.pci_id,
+                             absl::StrCat(device.major, ".", device.minor), device.memory});
+  }
+  return found;
+#else
+  return std::nullopt;
+#endif
+}
+
+nlohmann::ordered_json JsonOf(const std::optional<CudaFindings>& cuda) {
+  nlohmann::ordered_json json;
+  json["built"] = cuda.has_value();
+  if (!cuda.has_value()) return json;
+  json["runtime"] = cuda->runtime;
+  json["driver"] = cuda->driver;
+  json["nccl"] = cuda->nccl;
+  json["devices"] = nlohmann::ordered_json::array();
+  for (const CudaFindings::Device& device : cuda->devices) {
+    json["devices"].push_back({{"name", device.name},
+                               {"uuid", device.uuid},
+                               {"pci_id", device.pci_id},
+                               {"compute_capability", device.capability},
+                               {"memory", device.memory}});
+  }
+  json["refusal"] = cuda->refusal;
+  return json;
+}
+
+std::string TextOf(const std::optional<CudaFindings>& cuda) {
+  if (!cuda.has_value()) return "not built in";
+  std::string text = absl::StrCat("runtime ", cuda->runtime, ", driver ",
+                                  cuda->driver.empty() ? "unknown" : cuda->driver, ", NCCL ", cuda->nccl);
+  for (const CudaFindings::Device& device : cuda->devices) {
+    absl::StrAppend(&text, "; ", device.name, " ", device.uuid, " at ", device.pci_id, ", compute capability ",
+                    device.capability, ", ", ByteText(device.memory));
+  }
+  if (!cuda->refusal.empty()) absl::StrAppend(&text, "; no device: ", cuda->refusal);
+  return text;
+}
+
 void DescribeMachine(Findings* report) {
   report->machine = FactsOfMachine();
   report->usable_cores = UsableCores();
@@ -133,7 +203,8 @@ void DescribeMachine(Findings* report) {
   report->nvidia_devices = NvidiaDevices();
   const std::string driver = ProcText("/proc/driver/nvidia/version");
   report->nvidia_driver = std::string(absl::StripAsciiWhitespace(driver.substr(0, driver.find('\n'))));
-  report->backends = {std::string(runtime::ReferenceBackend::kName)};
+  report->backends = BuiltBackends();
+  report->cuda = FindCuda();
 #ifdef MESHSEAL_MPI
   const runtime::MpiWorld::Library library = runtime::MpiWorld::Describe();
   report->mpi_library = library.version;
@@ -163,6 +234,7 @@ std::string JsonText(const Findings& report) {
       {"memory_available", report.memory_available}, {"huge_pages", report.huge_pages},
       {"huge_page_bytes", report.huge_page_bytes},   {"transparent_huge_pages", report.transparent_huge_pages}};
   json["nvidia"] = {{"driver", report.nvidia_driver}, {"devices", report.nvidia_devices}};
+  json["cuda"] = JsonOf(report.cuda);
   json["mpi"] = {
       {"built", !report.mpi_library.empty()}, {"library", report.mpi_library}, {"threads", report.mpi_threads}};
   json["backends"] = report.backends;
@@ -186,6 +258,7 @@ std::string Text(const Findings& report) {
                              " reserved, transparent ones: ", OrElse(report.transparent_huge_pages, "none")));
   line("NVIDIA", report.nvidia_devices.empty() ? "none seen" : absl::StrJoin(report.nvidia_devices, "; "));
   if (!report.nvidia_driver.empty()) line("driver", report.nvidia_driver);
+  line("CUDA", TextOf(report.cuda));
   line("MPI", report.mpi_library.empty() ? "not built in"
                                          : absl::StrCat(report.mpi_library, "; threads: ", report.mpi_threads));
   line("backends", absl::StrJoin(report.backends, ", "));

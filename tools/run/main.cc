@@ -30,6 +30,7 @@
 #include "tools/cli/program.h"
 #include "tools/cli/whole_file.h"
 #include "tools/run/bench.h"
+#include "tools/run/compute_choice.h"
 #include "tools/run/doctor.h"
 #include "tools/run/load_watch.h"
 #include "tools/run/rank_launch.h"
@@ -54,7 +55,7 @@ struct RunFlags {
   bool stack = false;
   std::string phase = "auto";
   std::string backend = "reference";
-  std::string ranks = "inproc";
+  std::string ranks;  // empty: the backend's own
   bool emulate = false;
   std::string job_key;
   bool isolated_network = false;
@@ -65,13 +66,18 @@ struct RunFlags {
   std::string error_file;
 };
 
+constexpr const char* kBackendHelp = "reference, or cuda where it is built in (`meshseal doctor` says)";
+
+constexpr const char* kRanksHelp =
+    "inproc: threads; mpi: processes, by mpirun or srun; of cuda nccl: a GPU each; loopback: one GPU";
+
 // Where a rank's own file name has its number.
 constexpr const char* kRankMark = "{rank}";
 
 absl::Status Usage(std::string text) { return Refuse(Reason::kUsage, std::move(text)); }
 
 absl::Status CheckFlags(const RunFlags& flags) {
-  if (flags.ranks != "inproc" && !flags.error_file.empty() && !absl::StrContains(flags.error_file, kRankMark)) {
+  if (flags.ranks == "mpi" && !flags.error_file.empty() && !absl::StrContains(flags.error_file, kRankMark)) {
     return Usage(
         absl::StrCat("--error-file '", flags.error_file, "' is every rank's own: write ", kRankMark, " in it"));
   }
@@ -221,6 +227,8 @@ void PrintRanks(const SealedPlan& plan, const std::vector<runtime::RunResult>& r
 
 // `plan_id` is written as soon as the plan was opened.
 absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::string* plan_id) {
+  runtime::SessionOptions options;
+  MESHSEAL_ASSIGN_OR_RETURN(options.compute, ComputeOf(flags.backend, flags.ranks));
   MESHSEAL_ASSIGN_OR_RETURN(const Policy policy, flags.policy.Resolve());
   MESHSEAL_ASSIGN_OR_RETURN(const PlanSource source, ReadPlanSource(flags.plan));
   MESHSEAL_ASSIGN_OR_RETURN(SealedPlan opened, SealedPlan::Open(source.file, policy, source.signature));
@@ -233,12 +241,10 @@ absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::strin
     MESHSEAL_ASSIGN_OR_RETURN(caller, ReadCallerRouting(flags, opened.plan(), hidden.tokens));
   }
 
-  runtime::SessionOptions options;
   if (!flags.weights.empty()) options.weights = {flags.weights};
   options.digests = flags.digests;
   options.load_threads = flags.load_threads;
   options.unverified_weights = flags.unverified_weights;
-  options.backend = flags.backend;
   options.world = launch.world();
   options.drain = StopRequested();
   options.emulate = flags.emulate;
@@ -325,7 +331,10 @@ int ReportRank(const RunFlags& flags, uint32_t rank, const std::string& plan, co
   return Report("run", status);
 }
 
-int RunAsRank(const RunFlags& flags) {
+int RunAsRank(RunFlags flags) {
+  const absl::StatusOr<std::string> ranks = RanksOf(flags.backend, flags.ranks);
+  if (!ranks.ok()) return Report("run", ranks.status());
+  flags.ranks = *ranks;
   absl::Status status = CheckFlags(flags);
   if (!status.ok()) return Report("run", status);
   const RankLaunch::Waits waits = {std::chrono::seconds(flags.load_deadline_seconds),
@@ -383,9 +392,8 @@ int Main(int argc, char** argv) {
   run_command.add_flag("--stack", run.stack, "run all layers, each on the output of the one before");
   run_command.add_option("--phase", run.phase, "auto: decode up to the plan's decode_tokens, else prefill")
       ->check(CLI::IsMember({"auto", "decode", "prefill"}));
-  run_command.add_option("--backend", run.backend, "reference");
-  run_command.add_option("--ranks", run.ranks,
-                         "inproc: threads of this process; mpi: one process each, started by mpirun or srun");
+  run_command.add_option("--backend", run.backend, kBackendHelp);
+  run_command.add_option("--ranks", run.ranks, kRanksHelp);
   run_command.add_option("--rank-tokens", run.rank_tokens, "tokens of each dense group of each replica: 3,0,5,1")
       ->delimiter(',');
   run_command.add_flag("--emulate", run.emulate, "run on other devices than the plan's; labelled");
@@ -432,8 +440,9 @@ int Main(int argc, char** argv) {
   bench_command.add_option("--phase", bench.phase, "auto: decode up to the plan's decode_tokens, else prefill")
       ->check(CLI::IsMember({"auto", "decode", "prefill"}));
   bench_command.add_option("--layer", bench.layer, "the layer to run; the first with experts, if not given");
-  bench_command.add_option("--backend", bench.backend, "reference");
-  bench_command.add_option("--repeat", bench.repeat, "timed calls of each number of tokens, after one that is not")
+  bench_command.add_option("--backend", bench.backend, kBackendHelp);
+  bench_command.add_option("--ranks", bench.ranks, kRanksHelp);
+  bench_command.add_option("--repeat", bench.repeat, "timed calls of each number of tokens, after two that are not")
       ->check(CLI::Range(1, 100000));
   bench_command.add_flag("--emulate", bench.emulate, "run on other devices than the plan's; labelled");
   bench_command

@@ -39,7 +39,7 @@ const std::atomic<bool>* StopRequested() {
 
 absl::StatusOr<RankLaunch> RankLaunch::Start(absl::string_view ranks, const Waits& waits, const GiveUp& give_up) {
   RankLaunch launch;
-  if (ranks == "inproc") {
+  if (ranks == "inproc" || ranks == "nccl" || ranks == "loopback") {
     launch.world_ = runtime::MakeInprocWorld();
     return launch;
   }

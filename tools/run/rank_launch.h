@@ -35,8 +35,8 @@ class RankLaunch {
   // or when MPI and the launcher disagree.
   using GiveUp = std::function<void(uint32_t rank, const absl::Status& cause)>;
 
-  // `ranks` is inproc or mpi. Reasons: kNotBuilt for another word, those of ResolveLaunchIdentity, MpiWorld::Start and
-  // CheckAgainstMpi.
+  // `ranks` is mpi, or inproc, nccl or loopback, which are threads of this process. Reasons: kNotBuilt for another
+  // word, those of ResolveLaunchIdentity, MpiWorld::Start and CheckAgainstMpi.
   static absl::StatusOr<RankLaunch> Start(absl::string_view ranks, const Waits& waits, const GiveUp& give_up);
 
   const std::shared_ptr<runtime::RankWorld>& world() const { return world_; }
