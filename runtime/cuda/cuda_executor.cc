@@ -107,6 +107,16 @@ absl::Status CopyOut(void* host, const void* device, uint64_t bytes, cudaStream_
   return EnqueueCopy(host, device, bytes, cudaMemcpyDeviceToHost, stream, "a copy from the device");
 }
 
+// Drops what `stream` has captured, where it still captures: that its end was asked for and failed does not end it.
+void EndCapture(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (!FromCuda(cudaStreamIsCapturing(stream, &status), "a capture").ok()) return;
+  if (status == cudaStreamCaptureStatusNone) return;
+  cudaGraph_t ended = nullptr;
+  static_cast<void>(FromCuda(cudaStreamEndCapture(stream, &ended), "the end of a capture"));
+  Graph(ended).reset();
+}
+
 // What a program may have captured: kernels, copies and fills; and what a transport puts beside its kernels, to have
 // them wait for its other work and for threads that send what they leave.
 bool MayBeCaptured(cudaGraphNodeType type, bool with_transport) {
@@ -372,6 +382,7 @@ absl::Status CudaExecutor::GiveUp(const absl::Status& cause) {
   OnDevice& on = *on_device_;
   group_.Abort(cause);
   on.failures = {};
+  EndCapture(on.stream.get());
   on.graphs.clear();
   on.collective->Abort();
   // A device that is past use fails at once, and so does freeing its memory.

@@ -194,6 +194,12 @@ absl::Status CheckNccl(const Mesh& mesh, absl::string_view version, const runtim
     return Refuse(Reason::kRankRecord, absl::StrCat("NCCL_COMM_ID is ", QuotedName(*address),
                                                     ": ranks would meet there, and not as they have agreed; unset it"));
   }
+  const std::string blocking = environment("CUDA_LAUNCH_BLOCKING").value_or("");
+  if (!blocking.empty() && blocking != "0") {
+    return Refuse(Reason::kRankRecord,
+                  absl::StrCat("CUDA_LAUNCH_BLOCKING is ", QuotedName(blocking),
+                               ": a launch would wait for other ranks, past any deadline; unset it"));
+  }
   const auto found = VersionNumbers(version);
   const std::string& min = mesh.transport_version_min;
   const std::string& max = mesh.transport_version_max;

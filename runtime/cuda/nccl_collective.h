@@ -33,8 +33,8 @@ absl::Status FromNccl(ncclResult_t result, absl::string_view what);
 absl::StatusOr<std::string> NcclVersion();
 
 // OK where NCCL may carry the ranks of a plan with that mesh: its version is one that the mesh takes, and no variable
-// has it meet at an address of its own (NCCL_COMM_ID), past what the ranks agreed on. Touches no device. Reason
-// kRankRecord.
+// has ranks meet at an address of its own (NCCL_COMM_ID), past what they agreed on, or has launches wait for other
+// ranks without a deadline (CUDA_LAUNCH_BLOCKING). Touches no device. Reason kRankRecord.
 absl::Status CheckNccl(const Mesh& mesh, absl::string_view version, const runtime::Environment& environment);
 
 // Communicators that end, each on a thread of its own: NCCL waits for the other ranks, in this process and in others,

@@ -225,5 +225,21 @@ TEST_F(NcclCollectiveTest, VersionsAreComparedByTheirNumbers) {
   EXPECT_EQ(NcclVersion().value(), "2.28.9");
 }
 
+TEST_F(NcclCollectiveTest, VariablesThatTakeAwayWhatRanksAgreedOnAreRefused) {
+  const auto check = [](const std::string& name, const std::string& value) {
+    const absl::Status status = CheckNccl(Mesh(), "2.28.9", [&](const char* asked) -> std::optional<std::string> {
+      if (asked == name) return value;
+      return std::nullopt;
+    });
+    return std::string(status.message());
+  };
+  EXPECT_EQ(check("NCCL_COMM_ID", ""),
+            "NCCL_COMM_ID is '': ranks would meet there, and not as they have agreed; unset it");
+  EXPECT_EQ(check("CUDA_LAUNCH_BLOCKING", "1"),
+            "CUDA_LAUNCH_BLOCKING is '1': a launch would wait for other ranks, past any deadline; unset it");
+  EXPECT_EQ(check("CUDA_LAUNCH_BLOCKING", "0"), "");
+  EXPECT_EQ(check("NCCL_DEBUG", "INFO"), "");
+}
+
 }  // namespace
 }  // namespace meshseal::cuda
