@@ -34,7 +34,7 @@ def substitute(name, value):
 
 
 config.meshseal_python = sys.executable  # what was configured may be a slow wrapper of it
-for program in ("meshseal-compile", "meshseal-plan", "meshseal-run", "meshseal"):
+for program in ("meshseal-compile", "meshseal-plan", "meshseal-run", "meshseal-run-on-stand-ins", "meshseal"):
     substitute("%" + program, os.path.join(config.meshseal_bin_dir, program))
 substitute("%libmeshseal", os.path.join(config.meshseal_lib_dir, "libmeshseal.so"))
 substitute("%filecheck", config.meshseal_filecheck)
@@ -53,6 +53,8 @@ if config.meshseal_compiler:
     config.available_features.add("compiler")
 if config.meshseal_cuda:
     config.available_features.add("cuda")
+if config.meshseal_stand_ins:
+    config.available_features.add("stand-ins")
 if not glob.glob("/dev/nvidia[0-9]*"):
     config.available_features.add("no-gpu")
 for sanitizer, feature in (("address", "asan"), ("thread", "tsan")):

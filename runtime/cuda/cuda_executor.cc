@@ -193,7 +193,7 @@ absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Reserve(
   if (scratch_bytes > memory.capture) {
     return Refuse(Reason::kOutOfMemory, absl::StrCat("captured programs need ", ByteText(scratch_bytes),
                                                      " beside their values, the plan charges ",
-                                                     ByteText(memory.capture), ": the deployment's limits.capture"));
+                                                     ByteText(memory.capture), ": see the deployment's field capture"));
   }
   MESHSEAL_RETURN_IF_CUDA_ERROR(cudaSetDevice(device.ordinal), absl::StrCat("device ", device.pci_id));
   MESHSEAL_ASSIGN_OR_RETURN(DeviceMemory arena, DeviceMemory::Reserve(runtime::WorkBytes(memory), "the work arena"));

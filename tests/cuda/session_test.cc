@@ -117,7 +117,7 @@ TEST_F(CudaSessionTest, ScratchThatThePlanDoesNotChargeIsRefused) {
   n.capture_bytes = 1024;
   const absl::Status status = Session::Create(support::BuildSealedPlan(n), OptionsFor(Devices())).status();
   EXPECT_EQ(ReasonOf(status), Reason::kOutOfMemory);
-  EXPECT_NE(status.message().find("the plan charges 1.0 KiB: the deployment's limits.capture"), std::string::npos)
+  EXPECT_NE(status.message().find("the plan charges 1.0 KiB: see the deployment's field capture"), std::string::npos)
       << status;
 }
 
