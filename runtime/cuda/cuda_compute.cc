@@ -100,7 +100,6 @@ class CudaRank : public runtime::RankCompute {
   }
 
   absl::Status Bind(const runtime::RankWeights& weights, runtime::Communicator& group) override {
-    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaSetDevice(device_->ordinal), absl::StrCat("device ", device_->pci_id));
     absl::StatusOr<DeviceTables> tables = MakeTables(weights);
     MESHSEAL_RETURN_IF_ERROR(runtime::Agree(group, tables.status()));
     MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCollective> collective, MakeCollective(group));
@@ -111,6 +110,7 @@ class CudaRank : public runtime::RankCompute {
  private:
   absl::StatusOr<DeviceTables> MakeTables(const runtime::RankWeights& weights) {
     MESHSEAL_RETURN_IF_ERROR(CheckBound(*device_));
+    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaSetDevice(device_->ordinal), absl::StrCat("device ", device_->pci_id));
     const LayerRange stage = runtime::LayersOfStage(plan_, CoordinateOf(plan_.degrees, rank_).pp);
     std::vector<const runtime::LayerWeights*> layers;
     for (uint32_t layer = stage.first; layer < stage.last; ++layer) {

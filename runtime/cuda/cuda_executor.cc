@@ -447,7 +447,8 @@ absl::Status CudaExecutor::Run(const RankProgram& program, const runtime::LayerW
                                const StepOutput& output, runtime::StepCounters* counters) {
   OnDevice& on = *on_device_;
   MESHSEAL_RETURN_IF_ERROR(CheckRun(program, arena_bytes(), input, output));
-  MESHSEAL_RETURN_IF_CUDA_ERROR(cudaSetDevice(device_.ordinal), absl::StrCat("device ", device_.pci_id));
+  const absl::Status current = FromCuda(cudaSetDevice(device_.ordinal), absl::StrCat("device ", device_.pci_id));
+  if (!current.ok()) return GiveUp(current);
   StepInput widest = input;
   widest.tokens = RowsFor(program, input.tokens);
   runtime::StepCounters unused;

@@ -195,13 +195,16 @@ TEST_F(NcclFaults, CallsOfCudaThatFailAreCleanRefusals) {
   ASSERT_EQ(RunAll(), absl::OkStatus());
   std::vector<std::pair<std::string, uint64_t>> calls;
   for (const char* const function :
-       {"cudaMalloc", "cudaMallocHost", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaMemcpyAsync",
-        "cudaLaunchKernelExC", "cudaEventRecord", "cudaEventQuery", "cudaStreamBeginCapture", "cudaStreamEndCapture",
-        "cudaGraphGetNodes", "cudaGraphInstantiate", "cudaGraphLaunch"}) {
+       {"cudaSetDevice", "cudaMalloc", "cudaMallocHost", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags",
+        "cudaMemcpyAsync", "cudaLaunchKernelExC", "cudaEventRecord", "cudaEventQuery", "cudaStreamBeginCapture",
+        "cudaStreamEndCapture", "cudaGraphGetNodes", "cudaGraphInstantiate", "cudaGraphLaunch"}) {
     const uint64_t count = fake_cuda::CallCount(function);
     ASSERT_GT(count, 1u) << function;
     calls.emplace_back(function, 1);
     if (function != std::string("cudaEventQuery")) calls.emplace_back(function, count);
+    // Of these some are made where all ranks wait for each other.
+    if (function != std::string("cudaSetDevice")) continue;
+    for (uint64_t nth = 2; nth < count; ++nth) calls.emplace_back(function, nth);
   }
   for (const auto& [function, nth] : calls) {
     const absl::Status status = RunAllWith(function, nth, cudaErrorUnknown);
