@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -90,9 +89,8 @@ class NcclCollectiveTest : public testing::Test {
   // Device memory is the host's here.
   template <class T>
   static std::vector<T> Read(const void* memory, size_t count) {
-    std::vector<T> values(count);
-    std::memcpy(values.data(), memory, count * sizeof(T));
-    return values;
+    const auto* const values = static_cast<const T*>(memory);
+    return std::vector<T>(values, values + count);
   }
 };
 
