@@ -1,13 +1,12 @@
 // Rules on the sum over an expert group: how its bytes move, and the fixed point of an exact one.
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "schema/checked_math.h"
 #include "schema/meaning/rules.h"
 #include "schema/meaning/shape_facts.h"
-#include "schema/meaning/size.h"
 
 namespace meshseal::meaning {
 namespace {
@@ -30,15 +29,13 @@ uint64_t AddendsOf(const LayerClass& c) {
 }
 
 // Whether a sum in rank order of `tokens` tokens is made of slices that are exchanged, summed and gathered, because
-// that brings each rank so much less than all addends do.
+// that brings each rank so much less than all addends do: of n ranks' addends, 2(n - 1)/n instead of n - 1. Of two
+// ranks that is the same.
 bool IsExchanged(const Plan& plan, uint32_t tokens) {
   const uint64_t ranks = GroupSize(plan.degrees);
-  const Size addend = Size(tokens) * plan.hidden * kAddendBytes;
-  // In parts of 1/ranks of a byte, of which all are whole.
-  const std::optional<uint64_t> by_gather = (addend * (ranks - 1) * ranks).value();
-  const std::optional<uint64_t> by_exchange = (addend * (ranks - 1) * 2 + Size(kExchangeSaves) * ranks).value();
-  // An addend fits 64 bits, so that thousands of ranks are the reason where this does not: then it is far more.
-  return !by_gather.has_value() || (by_exchange.has_value() && *by_gather >= *by_exchange);
+  if (ranks <= 2) return false;
+  const uint64_t least = CeilDiv(kExchangeSaves * ranks, kAddendBytes * (ranks - 1) * (ranks - 2));
+  return uint64_t{tokens} * plan.hidden >= least;
 }
 
 ReduceAlgorithm AlgorithmOf(const Plan& plan, uint32_t tokens) {

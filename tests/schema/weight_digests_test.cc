@@ -423,6 +423,7 @@ TEST(SealedDigests, IncoherentListsAreRefused) {
       {"the segments of layer 0 do not ascend", [](WeightDigests& l) { l.layers[0].segment_ends.clear(); }},
       {"the segments of layer 0 do not ascend", [](WeightDigests& l) { l.layers[0].shared_ends = {0}; }},
       {"the model's name '' is not printable", [](WeightDigests& l) { l.model_name = ""; }},
+      {"the model's name 'a\\nb' is not printable", [](WeightDigests& l) { l.model_name = "a\nb"; }},
       {"weights of source synthetic", [](WeightDigests& l) { l.source = WeightSource::kSynthetic; }},
   };
   for (const Mutant& mutant : mutants) {
