@@ -3,13 +3,9 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <type_traits>
 #include <utility>
 
-#include "runtime/comm/agreement.h"
-#include "schema/reason.h"
+#include "runtime/comm/ends.h"
 
 namespace meshseal::runtime {
 namespace {
@@ -19,7 +15,8 @@ namespace {
 // after its owner's call has returned.
 class Boxes {
  public:
-  explicit Boxes(uint32_t world) : world_(world), boxes_(size_t{world} * world * kChannels), seats_(world) {}
+  Boxes(uint32_t world, uint32_t scope)
+      : world_(world), boxes_(size_t{world} * world * kChannels), seats_(world), ends_(world, scope) {}
 
   uint32_t world() const { return world_; }
 
@@ -27,7 +24,8 @@ class Boxes {
                         std::chrono::milliseconds deadline) {
     const auto until = std::chrono::steady_clock::now() + deadline;
     std::unique_lock<std::mutex> lock(mutex_);
-    if (failure_.has_value()) return FailureFor(rank);
+    if (absl::Status ended = ends_.For(rank, channel, out, in); !ended.ok()) return ended;
+    absl::Status cause;
     for (const Outgoing& message : out) {
       if (message.bytes.empty()) continue;
       BoxOf(channel, rank, message.to) = {message.bytes, State::kPosted};
@@ -36,13 +34,14 @@ class Boxes {
     std::vector<bool>& taken = seats_[rank].taken;
     taken.assign(in.size(), false);
     while (true) {
-      const bool progress = TakePosted(&lock, rank, channel, in, &taken);
-      if (IsDone(rank, channel, out, in, taken))
-        return absl::OkStatus();  // counts, even when the world has ended since
-      if (failure_.has_value()) break;
-      if (progress) continue;
+      absl::StatusOr<bool> progress = TakePosted(&lock, rank, channel, out, in, &taken);
+      if (IsDone(rank, channel, out, in, taken)) return absl::OkStatus();  // counts, even when all has ended since
+      cause = progress.ok() ? ends_.For(rank, channel, out, in) : progress.status();
+      if (!cause.ok()) break;
+      if (*progress) continue;
       if (seats_[rank].changed.wait_until(lock, until) == std::cv_status::no_timeout) continue;
-      Fail(rank, NobodyCame(deadline, Missing(rank, channel, out, in, taken)));
+      cause = Fail(rank, channel, NobodyCame(deadline, Missing(rank, channel, out, in, taken)));
+      break;
     }
     for (const Outgoing& message : out) {
       if (message.bytes.empty()) continue;
@@ -50,17 +49,17 @@ class Boxes {
       seats_[rank].changed.wait(lock, [&box] { return box.state != State::kCopied; });
       box = Box{};
     }
-    return FailureFor(rank);
+    return cause;
   }
 
-  absl::Status Check(uint32_t rank) {
+  absl::Status Check(uint32_t rank, Channel channel) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return failure_.has_value() ? FailureFor(rank) : absl::OkStatus();
+    return ends_.For(rank, channel);
   }
 
-  void Abort(uint32_t rank, const absl::Status& cause) {
+  void Abort(uint32_t rank, Channel channel, const absl::Status& cause) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    Fail(rank, cause);
+    Fail(rank, channel, cause).IgnoreError();
   }
 
  private:
@@ -73,37 +72,31 @@ class Boxes {
     std::condition_variable changed;  // something was posted to this rank, or taken from it, or all is over
     std::vector<bool> taken;
   };
-  struct Failure {
-    uint32_t rank = 0;
-    absl::Status cause;
-  };
 
   Box& BoxOf(Channel channel, uint32_t from, uint32_t to) {
     return boxes_[(static_cast<size_t>(channel) * world_ + from) * world_ + to];
   }
 
-  void Fail(uint32_t rank, const absl::Status& cause) {
-    if (failure_.has_value()) return;
-    failure_ = Failure{rank, cause};
-    for (Seat& seat : seats_) seat.changed.notify_one();
-  }
-
-  absl::Status FailureFor(uint32_t rank) const {
-    if (failure_->rank == rank) return failure_->cause;
-    return PeerFailed(failure_->rank, failure_->cause.message());
+  // What `rank`'s call over `channel` returns: the cause, or the one that ended it first.
+  absl::Status Fail(uint32_t rank, Channel channel, const absl::Status& cause) {
+    if (ends_.Add(rank, channel, cause)) {
+      for (Seat& seat : seats_) seat.changed.notify_one();
+    }
+    const absl::Status ended = ends_.For(rank, channel);
+    return ended.ok() ? cause : ended;
   }
 
   // Copies what was posted for `rank` and not taken before; whether there was any.
-  bool TakePosted(std::unique_lock<std::mutex>* lock, uint32_t rank, Channel channel, absl::Span<const Incoming> in,
-                  std::vector<bool>* taken) {
+  absl::StatusOr<bool> TakePosted(std::unique_lock<std::mutex>* lock, uint32_t rank, Channel channel,
+                                  absl::Span<const Outgoing> out, absl::Span<const Incoming> in,
+                                  std::vector<bool>* taken) {
     bool progress = false;
-    for (size_t i = 0; i < in.size() && !failure_.has_value(); ++i) {
+    for (size_t i = 0; i < in.size() && ends_.For(rank, channel, out, in).ok(); ++i) {
       if ((*taken)[i] || in[i].bytes.empty()) continue;
       Box& box = BoxOf(channel, in[i].from, rank);
       if (box.state != State::kPosted) continue;
       if (box.bytes.size() != in[i].bytes.size()) {
-        Fail(rank, OtherSize(in[i].from, box.bytes.size(), in[i].bytes.size()));
-        break;
+        return Fail(rank, channel, OtherSize(in[i].from, box.bytes.size(), in[i].bytes.size()));
       }
       box.state = State::kCopied;
       lock->unlock();
@@ -145,7 +138,7 @@ class Boxes {
   std::mutex mutex_;
   std::vector<Box> boxes_;
   std::vector<Seat> seats_;
-  std::optional<Failure> failure_;
+  Ends ends_;
 };
 
 class InprocEndpoint : public Endpoint {
@@ -160,8 +153,8 @@ class InprocEndpoint : public Endpoint {
     return boxes_->Exchange(rank_, channel, out, in, deadline);
   }
 
-  absl::Status Check() override { return boxes_->Check(rank_); }
-  void Abort(const absl::Status& cause) override { boxes_->Abort(rank_, cause); }
+  absl::Status Check(Channel channel) override { return boxes_->Check(rank_, channel); }
+  void Abort(Channel channel, const absl::Status& cause) override { boxes_->Abort(rank_, channel, cause); }
 
  private:
   const std::shared_ptr<Boxes> boxes_;
@@ -172,15 +165,15 @@ class InprocWorld : public RankWorld {
  public:
   Transport transport() const override { return Transport::kInproc; }
   std::string library() const override { return ""; }
-  absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> Connect(uint32_t world) override {
-    return MakeInprocEndpoints(world);
+  absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> Connect(uint32_t world, uint32_t scope) override {
+    return MakeInprocEndpoints(world, scope);
   }
 };
 
 }  // namespace
 
-std::vector<std::unique_ptr<Endpoint>> MakeInprocEndpoints(uint32_t world) {
-  const auto boxes = std::make_shared<Boxes>(world);
+std::vector<std::unique_ptr<Endpoint>> MakeInprocEndpoints(uint32_t world, uint32_t scope) {
+  const auto boxes = std::make_shared<Boxes>(world, scope);
   std::vector<std::unique_ptr<Endpoint>> ends;
   for (uint32_t rank = 0; rank < world; ++rank) ends.push_back(std::make_unique<InprocEndpoint>(boxes, rank));
   return ends;

@@ -10,8 +10,9 @@
 
 namespace meshseal::runtime {
 
-// One endpoint per rank. They share what they meet in, which lives as long as any of them.
-std::vector<std::unique_ptr<Endpoint>> MakeInprocEndpoints(uint32_t world);
+// One endpoint per rank, of which `scope` in a row fail together. They share what they meet in, which lives as long as
+// any of them.
+std::vector<std::unique_ptr<Endpoint>> MakeInprocEndpoints(uint32_t world, uint32_t scope);
 
 // All ranks of any world as threads of this process.
 std::shared_ptr<RankWorld> MakeInprocWorld();

@@ -224,11 +224,11 @@ class MessageCommunicator : public Communicator {
 
   CallTotals totals() const override { return totals_; }
 
-  absl::Status Check() override { return endpoint_.Check(); }
+  absl::Status Check() override { return endpoint_.Check(channel_); }
 
   void SetDeadline(std::chrono::milliseconds deadline) override { options_.deadline = deadline; }
 
-  void Abort(const absl::Status& cause) override { endpoint_.Abort(cause); }
+  void Abort(const absl::Status& cause) override { endpoint_.Abort(channel_, cause); }
 
  private:
   // Adds a call to the totals, from here to the end of its scope.
@@ -323,7 +323,7 @@ class MessageCommunicator : public Communicator {
           Refuse(Reason::kBug, absl::StrCat("rank ", members_[member], " sent something else where its ", sent_[member],
                                             "th announcement was expected"));
       failed_ = true;
-      endpoint_.Abort(lost);  // nobody else knows
+      endpoint_.Abort(channel_, lost);  // nobody else knows
       return lost;
     }
     if (with.size() == 1 && with[0] != rank_) return PairVerdict(own, with[0], in[with[0]]);

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/comm/agreement.h"
+#include "runtime/comm/ends.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
 
@@ -45,14 +45,17 @@ constexpr std::chrono::milliseconds kFirstGrace{150};
 
 // What a rank tells the others besides the messages of its groups.
 struct Note {
-  std::array<char, 508> text{};  // ends with a 0
+  std::array<char, 504> text{};  // ends with a 0
   uint32_t rank = 0;
+  Channel channel = Channel::kWorld;  // of an end: whose
+  std::array<uint8_t, 3> unused{};
 };
 static_assert(sizeof(Note) == 512);
 
 // All of it goes over MPI_COMM_WORLD: another communicator would have to be made by all ranks together, in a call that
 // waits for ever for one that is lost. Tags keep it apart, below the least bound that MPI promises, 32767.
-constexpr int kLeftTag = 0;
+constexpr int kLeftTag = 0;  // a rank ends the job
+constexpr int kDoneTag = 1;  // a rank has nothing to do any more, and the others may go on
 constexpr uint32_t kLastConnection = 5'000;
 
 int MessageTag(uint32_t connection, Channel channel) {
@@ -207,6 +210,7 @@ class MpiWorld::State {
     rank_ = static_cast<uint32_t>(number);
     MPI_Comm_size(MPI_COMM_WORLD, &number);
     size_ = static_cast<uint32_t>(number);
+    SetScope(size_);
     return absl::OkStatus();
   }
 
@@ -217,10 +221,11 @@ class MpiWorld::State {
   uint32_t NextConnection() { return ++connections_; }
 
   // To all others, without waiting.
-  void Tell(int tag, absl::string_view text) {
+  void Tell(int tag, absl::string_view text, Channel channel = Channel::kWorld) {
     const std::lock_guard<std::mutex> lock(mutex_);
     Note& note = told_.emplace_back();
     note.rank = rank_;
+    note.channel = channel;
     text = text.substr(0, note.text.size() - 1);
     std::copy(text.begin(), text.end(), note.text.begin());
     for (uint32_t to = 0; to < size_; ++to) {
@@ -260,13 +265,59 @@ class MpiWorld::State {
     return left_.front();
   }
 
-  void Finish(const absl::Status& status) {
-    if (status.ok()) {
-      watch_.Begin("MPI_Finalize", options_.end_deadline);
+  // The scopes of the ranks, from here on.
+  void SetScope(uint32_t scope) {
+    const std::lock_guard<std::mutex> lock(done_mutex_);
+    scope_ = scope;
+    done_.assign(size_ / scope, false);
+    done_[rank_ / scope] = true;  // this rank knows
+  }
+
+  // Nobody waits any more for the ranks of that rank's scope.
+  void GiveUpOn(uint32_t rank) {
+    const std::lock_guard<std::mutex> lock(done_mutex_);
+    done_[rank / scope_] = true;
+  }
+
+  void Finish(const absl::Status& status, Others others) {
+    const Reason reason = ReasonOf(status).value_or(Reason::kBug);
+    if (status.ok() || others == Others::kGoOn) {
+      absl::Status waited = AwaitScopes();
+      if (!waited.ok()) return Leave(waited);
+      if (status.ok()) {
+        watch_.Begin("MPI_Finalize", options_.end_deadline);
+      } else {
+        watch_.BeginLast("MPI_Finalize", options_.end_deadline, RowOf(reason).exit_code);
+      }
       MPI_Finalize();
       watch_.End();
+      // The launcher ends the job with the exit code of the first rank that has another than 0.
+      if (reason == Reason::kPeerFailed && !status.ok()) std::this_thread::sleep_for(kFirstGrace);
       return;
     }
+    Leave(status);
+  }
+
+ private:
+  // MPI ends for all ranks at once: as long as a scope has ranks that run, those of the others stay. At least one rank
+  // of each scope tells when it is done; the others of its scope are then soon, or lost. Reason kStopped when the
+  // process is asked to end meanwhile.
+  absl::Status AwaitScopes() {
+    if (scope_ == size_) return absl::OkStatus();
+    Tell(kDoneTag, "");
+    const auto all_done = [this] {
+      const std::lock_guard<std::mutex> lock(done_mutex_);
+      while (const std::optional<Note> note = Heard(kDoneTag)) done_[note->rank / scope_] = true;
+      return std::all_of(done_.begin(), done_.end(), [](bool done) { return done; });
+    };
+    for (Patience patience; !all_done() && !Left().has_value(); patience.Wait()) {
+      if (stopped()) return Refuse(Reason::kStopped, "was asked to end while other replicas ran");
+    }
+    return absl::OkStatus();
+  }
+
+  // Ends the job.
+  void Leave(const absl::Status& status) {
     Tell(kLeftTag, status.message());
     Patience patience;
     for (const auto until = Clock::now() + kLeaveGrace; Clock::now() < until; patience.Wait()) {
@@ -279,7 +330,6 @@ class MpiWorld::State {
     MPI_Abort(MPI_COMM_WORLD, RowOf(reason).exit_code);
   }
 
- private:
   const StartOptions options_;
   CallWatch watch_;
   uint32_t rank_ = 0;
@@ -292,24 +342,29 @@ class MpiWorld::State {
 
   std::mutex left_mutex_;
   std::vector<Note> left_;
+
+  std::mutex done_mutex_;  // of what follows
+  uint32_t scope_ = 0;
+  std::vector<bool> done_;  // by scope
 };
 
 namespace {
 
-// MPI's own failures and deadlines, and those that others tell, end one connection.
+// MPI's own failures and deadlines, and those that others tell, end one connection or a scope of it.
 template <class State>
 class MpiEndpoint : public Endpoint {
  public:
-  MpiEndpoint(std::shared_ptr<State> state, uint32_t connection) : state_(std::move(state)), connection_(connection) {}
+  MpiEndpoint(std::shared_ptr<State> state, uint32_t connection, uint32_t scope)
+      : state_(std::move(state)), connection_(connection), ends_(state_->size(), scope) {}
 
   uint32_t rank() const override { return state_->rank(); }
   uint32_t world() const override { return state_->size(); }
 
   absl::Status Exchange(Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in,
                         std::chrono::milliseconds deadline) override {
-    MESHSEAL_RETURN_IF_ERROR(Failure());
+    MESHSEAL_RETURN_IF_ERROR(Known(channel, out, in));
     absl::Status posted = Post(channel, out, in);
-    if (!posted.ok()) return End(posted);
+    if (!posted.ok()) return End(channel, posted);
 
     const auto until = Clock::now() + deadline;
     std::optional<Clock::time_point> stop_at;
@@ -318,14 +373,22 @@ class MpiEndpoint : public Endpoint {
       int done = 0;
       statuses_.resize(requests_.size());
       const int error = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
-      if (error != MPI_SUCCESS) return End(WhichFailed(error));
+      if (error != MPI_SUCCESS) return End(channel, WhichFailed(error));
       if (done != 0) break;
-      MESHSEAL_RETURN_IF_ERROR(Check());
+      Hear();
+      MESHSEAL_RETURN_IF_ERROR(Known(channel, out, in));
       const auto now = Clock::now();
-      if (now >= until) return End(NobodyCame(deadline, Missing()));
+      if (now >= until) {
+        const std::vector<uint32_t> missing = Missing();
+        if (channel == Channel::kBetweenScopes) {
+          for (const uint32_t rank : missing) state_->GiveUpOn(rank);
+        }
+        return End(channel, NobodyCame(deadline, missing));
+      }
       if (state_->stopped() && !stop_at.has_value()) stop_at = now + kStopGrace;
       if (stop_at.has_value() && now >= *stop_at) {
-        return End(Refuse(Reason::kStopped,
+        return End(Channel::kWorld,
+                   Refuse(Reason::kStopped,
                           absl::StrCat("was asked to end while it ", NobodyCame(kStopGrace, Missing()).message())));
       }
       patience.Wait();
@@ -334,46 +397,48 @@ class MpiEndpoint : public Endpoint {
       int count = 0;
       MPI_Get_count(&statuses_[i], MPI_BYTE, &count);
       if (static_cast<size_t>(count) != in_sizes_[i]) {
-        return End(OtherSize(peers_[i], static_cast<uint64_t>(count), in_sizes_[i]));
+        return End(channel, OtherSize(peers_[i], static_cast<uint64_t>(count), in_sizes_[i]));
       }
     }
     return absl::OkStatus();
   }
 
-  absl::Status Check() override {
-    if (const std::optional<Note> note = state_->Heard(NoteTag(connection_))) {
-      return EndBy(PeerFailed(note->rank, note->text.data()));
-    }
-    if (const std::optional<Note> note = state_->Left()) return EndBy(PeerFailed(note->rank, note->text.data()));
-    return Failure();
+  absl::Status Check(Channel channel) override {
+    Hear();
+    return Known(channel, {}, {});
   }
 
-  void Abort(const absl::Status& cause) override { End(cause).IgnoreError(); }
+  void Abort(Channel channel, const absl::Status& cause) override { End(channel, cause).IgnoreError(); }
 
   void Keep(Arena memory) override { state_->Keep(std::move(memory)); }
 
  private:
-  absl::Status Failure() {
+  absl::Status Known(Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return failure_;
+    return ends_.For(rank(), channel, out, in);
   }
 
-  // This rank ends the connection for all.
-  absl::Status End(const absl::Status& cause) {
+  // This rank ends what the channel's messages belong to, and tells all; what its call returns.
+  absl::Status End(Channel channel, const absl::Status& cause) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (!failure_.ok()) return failure_;
-      failure_ = cause;
+      if (!ends_.Add(rank(), channel, cause)) {
+        const absl::Status ended = ends_.For(rank(), channel);
+        return ended.ok() ? cause : ended;
+      }
     }
-    state_->Tell(NoteTag(connection_), cause.message());
+    state_->Tell(NoteTag(connection_), cause.message(), channel);
     return cause;
   }
 
-  // Another rank has.
-  absl::Status EndBy(const absl::Status& cause) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (failure_.ok()) failure_ = cause;
-    return failure_;
+  // What other ranks have ended.
+  void Hear() {
+    const auto add = [this](const Note& note) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ends_.Add(note.rank, note.channel, Refuse(Reason::kPeerFailed, note.text.data()));
+    };
+    while (const std::optional<Note> note = state_->Heard(NoteTag(connection_))) add(*note);
+    if (const std::optional<Note> note = state_->Left()) add(*note);
   }
 
   // What is received first, then what is sent.
@@ -437,7 +502,7 @@ class MpiEndpoint : public Endpoint {
   const std::shared_ptr<State> state_;
   const uint32_t connection_;
   std::mutex mutex_;
-  absl::Status failure_;
+  Ends ends_;
   std::vector<MPI_Request> requests_;  // of one exchange, like what follows
   std::vector<MPI_Status> statuses_;
   std::vector<uint32_t> peers_;
@@ -478,7 +543,7 @@ MpiWorld::Library MpiWorld::Describe() {
 
 std::string MpiWorld::library() const { return LibraryVersion(); }
 
-absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> MpiWorld::Connect(uint32_t world) {
+absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> MpiWorld::Connect(uint32_t world, uint32_t scope) {
   if (world != size()) {
     return Refuse(Reason::kWorldSize, absl::StrCat("its world is ", world, " ranks, ", size(), " are running"));
   }
@@ -487,11 +552,12 @@ absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> MpiWorld::Connect(uint32_
     return Refuse(Reason::kLimit, absl::StrCat("this is the ", connection, "th model of the process, at most ",
                                                kLastConnection, " can be told apart"));
   }
+  state_->SetScope(scope);
   std::vector<std::unique_ptr<Endpoint>> ends;
-  ends.push_back(std::make_unique<MpiEndpoint<State>>(state_, connection));
+  ends.push_back(std::make_unique<MpiEndpoint<State>>(state_, connection, scope));
   return ends;
 }
 
-void MpiWorld::Finish(const absl::Status& status) { state_->Finish(status); }
+void MpiWorld::Finish(const absl::Status& status, Others others) { state_->Finish(status, others); }
 
 }  // namespace meshseal::runtime

@@ -53,12 +53,20 @@ class MpiWorld : public RankWorld {
 
   Transport transport() const override { return Transport::kMpi; }
   std::string library() const override;
-  absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> Connect(uint32_t world) override;
+  absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> Connect(uint32_t world, uint32_t scope) override;
+
+  // What becomes of the other ranks when one has failed.
+  enum class Others : uint8_t { kEnd, kGoOn };
 
   // Ends MPI, together with all others. A rank that failed tells them why, waits a moment so that they can say why they
   // end, then ends the whole job with the exit code of its reason and does not return; a rank that ends because of
   // another (kPeerFailed) lets that one go first.
-  void Finish(const absl::Status& status);
+  // MPI ends for all ranks at once. So where ranks fail in scopes smaller than the world (Connect), a rank that is
+  // done, or has failed while others go on, stays until every scope has a rank that is done: for as long as they run,
+  // unless the process is asked to end, which ends the job. It returns then, also with a failure, and the process ends
+  // with the exit code of that; where some rank does not come in `end_deadline` after that, it is the one that ends the
+  // job.
+  void Finish(const absl::Status& status, Others others);
 
  private:
   class State;

@@ -66,6 +66,11 @@ LayerRange LayersOfStage(const Plan& plan, uint32_t pp) {
   return {pp == 0 ? 0 : plan.stage_ends[pp - 1], plan.stage_ends[pp]};
 }
 
+uint32_t RanksOfScope(const Plan& plan) {
+  const auto world = static_cast<uint32_t>(plan.mesh.rank_slots.size());
+  return plan.failure_scope == FailureScope::kReplica ? world / plan.degrees.dp : world;
+}
+
 std::optional<uint32_t> ClassOfLayer(const Plan& plan, uint32_t layer) {
   for (uint32_t i = 0; i < plan.layer_classes.size(); ++i) {
     for (const LayerRange& range : plan.layer_classes[i].layers) {

@@ -44,6 +44,9 @@ StepKind RouteOf(const LayerClass& layer_class);
 // The layers of pipeline stage `pp`.
 LayerRange LayersOfStage(const Plan& plan, uint32_t pp);
 
+// How many ranks in a row fail together: all, or those of a replica.
+uint32_t RanksOfScope(const Plan& plan);
+
 // The layer class of a layer; nothing for a layer without experts.
 std::optional<uint32_t> ClassOfLayer(const Plan& plan, uint32_t layer);
 

@@ -5,10 +5,12 @@
 #include <limits>
 #include <new>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/backend/backend.h"
 #include "runtime/comm/inproc.h"
 #include "runtime/program/rank_facts.h"
@@ -37,9 +39,6 @@ absl::Status CheckOptions(const Plan& plan, const SessionOptions& options) {
                                                "' stands in for the plan's devices: that is "
                                                "an emulation, and not allowed"));
   }
-  if (plan.failure_scope == FailureScope::kReplica && plan.degrees.dp > 1) {
-    return Refuse(Reason::kNotBuilt, "failure_scope: replica is not built, a failure ends all replicas");
-  }
   const size_t world = plan.mesh.rank_slots.size();
   const bool synthetic = plan.weight_source == WeightSource::kSynthetic;
   if (options.weights.size() != (synthetic ? 0 : 1) && options.weights.size() != world) {
@@ -57,10 +56,23 @@ absl::Status CheckOptions(const Plan& plan, const SessionOptions& options) {
                     : "the plan binds no weights digests; allow unverified weights to run it all the same");
 }
 
+// What became of a scope of `ranks` ranks: "replica 1 (ranks 2 to 3) failed: CAUSE"; CAUSE where it is the world.
+std::string FailureText(uint32_t scope, uint32_t ranks, uint32_t scopes, const char* what, const absl::Status& cause) {
+  if (scopes == 1) return std::string(cause.message());
+  const uint32_t first = scope * ranks;
+  return absl::StrCat(
+      "replica ", scope, " (",
+      ranks == 1 ? absl::StrCat("rank ", first) : absl::StrCat("ranks ", first, " to ", first + ranks - 1), ") ", what,
+      ": ", cause.message());
+}
+
 }  // namespace
 
 ResidentModel::ResidentModel(SealedPlan plan, SessionOptions options)
-    : plan_(std::make_shared<const SealedPlan>(std::move(plan))), options_(std::move(options)) {}
+    : plan_(std::make_shared<const SealedPlan>(std::move(plan))),
+      options_(std::move(options)),
+      scope_ranks_(RanksOfScope(plan_->plan())),
+      failures_(plan_->plan().mesh.rank_slots.size() / scope_ranks_) {}
 
 absl::StatusOr<std::unique_ptr<ResidentModel>> ResidentModel::Load(SealedPlan plan, SessionOptions options) {
   if (!plan.valid()) return Refuse(Reason::kUsage, "the plan was moved from: it is another session's");
@@ -72,7 +84,8 @@ absl::StatusOr<std::unique_ptr<ResidentModel>> ResidentModel::Load(SealedPlan pl
   std::unique_ptr<ResidentModel> model(new ResidentModel(std::move(plan), std::move(options)));
   const auto world = static_cast<uint32_t>(model->plan_->plan().mesh.rank_slots.size());
   MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<LoadSource> source, LoadSource::Open(model->plan_, model->options_));
-  absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> ends = model->options_.world->Connect(world);
+  absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> ends =
+      model->options_.world->Connect(world, model->scope_ranks_);
   if (ReasonOf(ends.status()) == Reason::kWorldSize) {
     return Refuse(Reason::kWorldSize, absl::StrCat("plan ", HexOf(model->plan_->id()), ": ", ends.status().message()));
   }
@@ -82,8 +95,10 @@ absl::StatusOr<std::unique_ptr<ResidentModel>> ResidentModel::Load(SealedPlan pl
                               ResidentRank::Make(model->plan_, std::move(end), ends->size(), model->options_));
     model->ranks_.push_back(std::move(rank));
   }
-  MESHSEAL_RETURN_IF_ERROR(
-      model->CauseOf(model->OnAllRanks([&](ResidentRank& rank) { return rank.Prepare(*source); })));
+  const std::vector<absl::Status> prepared =
+      model->OnAllRanks([&](ResidentRank& rank) { return rank.Prepare(*source); },
+                        [](ResidentRank& rank, const absl::Status& cause) { rank.EndWorld(cause); });
+  MESHSEAL_RETURN_IF_ERROR(model->CauseOf(prepared, std::nullopt));
   model->options_.progress = nullptr;  // the caller's, and not for longer
   return model;
 }
@@ -95,18 +110,22 @@ const ResidentRank* ResidentModel::FindRank(uint32_t rank) const {
   return nullptr;
 }
 
-template <class Work>
-std::vector<absl::Status> ResidentModel::OnAllRanks(Work work) {
-  std::vector<absl::Status> statuses(ranks_.size());
+template <class Work, class EndOthers>
+std::vector<absl::Status> ResidentModel::OnAllRanks(Work work, EndOthers end_others) {
+  std::vector<absl::Status> statuses;
+  for (const std::unique_ptr<ResidentRank>& rank : ranks_) statuses.push_back(failures_[ScopeOf(*rank)]);
   std::vector<std::thread> threads;
   threads.reserve(ranks_.size());  // nothing may throw past a thread that runs
-  for (const std::unique_ptr<ResidentRank>& rank : ranks_) rank->BeginCall();
+  for (const std::unique_ptr<ResidentRank>& rank : ranks_) {
+    if (failures_[ScopeOf(*rank)].ok()) rank->BeginCall();
+  }
   for (size_t i = 0; i < ranks_.size(); ++i) {
     ResidentRank& rank = *ranks_[i];
+    if (!failures_[ScopeOf(rank)].ok()) continue;
     absl::Status& status = statuses[i];
-    const auto finish = [&rank, &status](absl::Status verdict) {
+    const auto finish = [&rank, &status, end_others](absl::Status verdict) {
       status = std::move(verdict);
-      if (!status.ok()) rank.Abort(status);
+      if (!status.ok()) end_others(rank, status);
       rank.EndCall();
     };
     try {
@@ -125,10 +144,10 @@ std::vector<absl::Status> ResidentModel::OnAllRanks(Work work) {
   return statuses;
 }
 
-absl::Status ResidentModel::CauseOf(absl::Span<const absl::Status> statuses) const {
+absl::Status ResidentModel::CauseOf(absl::Span<const absl::Status> statuses, std::optional<uint32_t> scope) const {
   std::optional<size_t> cause;
   for (size_t i = 0; i < statuses.size(); ++i) {
-    if (statuses[i].ok()) continue;
+    if (statuses[i].ok() || (scope.has_value() && ScopeOf(*ranks_[i]) != *scope)) continue;
     if (ReasonOf(statuses[i]) != Reason::kPeerFailed) {
       cause = i;
       break;
@@ -143,6 +162,70 @@ absl::Status ResidentModel::CauseOf(absl::Span<const absl::Status> statuses) con
                              "): ", status.message()));
 }
 
+bool ResidentModel::AllOver() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [this](const auto& rank) { return !failures_[ScopeOf(*rank)].ok(); });
+}
+
+bool ResidentModel::Knows(uint32_t scope) const {
+  if (ranks_.size() == failures_.size() * scope_ranks_ || ScopeOf(*ranks_.front()) == scope) return true;
+  return ranks_.front()->rank() == 0 && !AllOver();
+}
+
+absl::Status ResidentModel::CheckAlive() const {
+  if (!AllOver()) return absl::OkStatus();
+  std::vector<std::string> causes;
+  for (uint32_t scope = 0; scope < scopes(); ++scope) {
+    if (!failures_[scope].ok())
+      causes.push_back(FailureText(scope, scope_ranks_, scopes(), "failed", failures_[scope]));
+  }
+  const absl::Status& first = failures_[ScopeOf(*ranks_.front())];
+  return Refuse(*ReasonOf(first), absl::StrCat("the session is over: ", absl::StrJoin(causes, "; ")));
+}
+
+void ResidentModel::Blank(const LayerCall& call, std::vector<RunResult>* results) const {
+  const Plan& plan = plan_->plan();
+  const auto blank = [&](const Piece& rows) {
+    const absl::Span<float> output = call.output.subspan(rows.first * plan.hidden, rows.count * plan.hidden);
+    std::fill(output.begin(), output.end(), std::numeric_limits<float>::quiet_NaN());
+    for (size_t i = 0; i < call.layers.size(); ++i) {
+      const uint64_t top_k = plan.layer_classes[*ClassOfLayer(plan, call.layers[i])].top_k;
+      const auto first = static_cast<ptrdiff_t>(rows.first * top_k);
+      const auto count = static_cast<ptrdiff_t>(rows.count * top_k);
+      std::fill_n((*results)[i].expert_ids.begin() + first, count, -1);
+      std::fill_n((*results)[i].expert_weights.begin() + first, count, std::numeric_limits<float>::quiet_NaN());
+    }
+  };
+  for (uint32_t replica = 0; replica < plan.degrees.dp; ++replica) {
+    if (AllOver() || !failures_[scopes() == 1 ? 0 : replica].ok()) blank(call.bands.RowsOf(replica));
+  }
+}
+
+absl::Status ResidentModel::VerdictOf(const LayerCall& call, const std::vector<bool>& over_before) const {
+  if (scopes() == 1) return failures_.front();
+  std::optional<Reason> reason;
+  std::vector<std::string> parts;
+  std::vector<uint32_t> well;
+  for (uint32_t scope = 0; scope < scopes(); ++scope) {
+    const absl::Status& failure = failures_[scope];
+    if (failure.ok()) {
+      if (Knows(scope)) well.push_back(scope);
+      continue;
+    }
+    if (over_before[scope] && call.bands.RowsOf(scope).count == 0) continue;  // nothing was asked of it
+    if (!reason.has_value()) reason = ReasonOf(failure);
+    parts.push_back(FailureText(scope, scope_ranks_, scopes(), over_before[scope] ? "is over" : "failed", failure));
+  }
+  if (!reason.has_value()) return absl::OkStatus();
+  const bool knows_all = Knows(0) && Knows(scopes() - 1);
+  if (!knows_all && !ranks_.front()->IsWorldOver()) parts.push_back("the other replicas go on");
+  if (!well.empty()) {
+    parts.push_back(
+        absl::StrCat(well.size() == 1 ? "replica " : "replicas ", absl::StrJoin(well, ", "), " ended well"));
+  }
+  return Refuse(*reason, absl::StrJoin(parts, "; "));
+}
+
 absl::Status ResidentModel::RunCall(const LayerCall& call, uint32_t tokens, std::vector<RunResult>* results) {
   const Plan& plan = plan_->plan();
   for (const uint32_t layer : call.layers) {
@@ -152,20 +235,35 @@ absl::Status ResidentModel::RunCall(const LayerCall& call, uint32_t tokens, std:
     result.expert_weights.resize(slots);
     result.ranks.resize(plan.mesh.rank_slots.size());
   }
-  const std::vector<absl::Status> statuses = OnAllRanks([&](ResidentRank& rank) { return rank.Run(call, results); });
-  for (size_t i = 0; i < statuses.size(); ++i) {
-    for (RunResult& result : *results) result.ranks[ranks_[i]->rank()].status = statuses[i];
+  std::vector<bool> over_before;
+  for (const absl::Status& failure : failures_) over_before.push_back(!failure.ok());
+  const std::vector<absl::Status> statuses =
+      OnAllRanks([&](ResidentRank& rank) { return rank.Run(call, results); },
+                 [](ResidentRank& rank, const absl::Status& cause) {
+                   // Who was asked to end was asked so for the whole world.
+                   ReasonOf(cause) == Reason::kStopped ? rank.EndWorld(cause) : rank.EndScope(cause);
+                 });
+  const bool collected = ranks_.size() == 1 && ranks_.front()->rank() == 0 && statuses.front().ok();
+  for (uint32_t scope = 0; scope < scopes(); ++scope) {
+    if (over_before[scope]) continue;
+    failures_[scope] = CauseOf(statuses, scope);
+    if (collected && failures_[scope].ok()) failures_[scope] = ranks_.front()->LossOf(scope);
   }
-  failure_ = CauseOf(statuses);
-  if (!failure_.ok()) std::fill(call.output.begin(), call.output.end(), std::numeric_limits<float>::quiet_NaN());
-  return failure_;
+  for (RunResult& result : *results) {
+    for (uint32_t scope = 0; scope < scopes(); ++scope) {
+      if (scopes() == 1) continue;
+      result.replicas.push_back(Knows(scope) ? std::optional<absl::Status>(failures_[scope]) : std::nullopt);
+      for (uint32_t i = 0; i < scope_ranks_; ++i) result.ranks[scope * scope_ranks_ + i].status = failures_[scope];
+    }
+    for (size_t i = 0; i < statuses.size(); ++i) result.ranks[ranks_[i]->rank()].status = statuses[i];
+  }
+  Blank(call, results);
+  return VerdictOf(call, over_before);
 }
 
 absl::Status ResidentModel::Run(const RunRequest& request, RunResult* result) {
   *result = RunResult{};
-  if (!failure_.ok()) {
-    return Refuse(*ReasonOf(failure_), absl::StrCat("the session is over: ", failure_.message()));
-  }
+  MESHSEAL_RETURN_IF_ERROR(CheckAlive());
   const Plan& plan = plan_->plan();
   MESHSEAL_RETURN_IF_ERROR(CheckRequest(plan, request));
   MESHSEAL_ASSIGN_OR_RETURN(TokenBands bands,
@@ -180,9 +278,7 @@ absl::Status ResidentModel::Run(const RunRequest& request, RunResult* result) {
 
 absl::Status ResidentModel::RunStack(const StackRequest& request, std::vector<RunResult>* results) {
   results->clear();
-  if (!failure_.ok()) {
-    return Refuse(*ReasonOf(failure_), absl::StrCat("the session is over: ", failure_.message()));
-  }
+  MESHSEAL_RETURN_IF_ERROR(CheckAlive());
   const Plan& plan = plan_->plan();
   LayerCall call;
   call.phase = request.phase;

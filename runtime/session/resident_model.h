@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,21 +44,39 @@ class ResidentModel {
 
   const ResidentRank* FindRank(uint32_t rank) const;
 
+  // Ranks fail together in scopes: the world, or replicas.
+  uint32_t scopes() const { return static_cast<uint32_t>(failures_.size()); }
+  uint32_t ScopeOf(const ResidentRank& rank) const { return rank.rank() / scope_ranks_; }
+  // Of those that have ranks in this process, whether all are over.
+  bool AllOver() const;
+  // Whether this process knows how that scope ended: its own, and all of them where it has or collects what they did.
+  bool Knows(uint32_t scope) const;
+
+  // OK while anything can run.
+  absl::Status CheckAlive() const;
+
   absl::Status RunCall(const LayerCall& call, uint32_t tokens, std::vector<RunResult>* results);
 
-  // Runs `work` for every rank of this process on a thread of its own, and returns their statuses. A rank that fails
-  // ends the world.
-  template <class Work>
-  std::vector<absl::Status> OnAllRanks(Work work);
+  // What a call gave of scopes that failed: nothing.
+  void Blank(const LayerCall& call, std::vector<RunResult>* results) const;
 
-  // The cause behind the statuses of this process's ranks: the first one that does not blame a peer, with its rank in
-  // front.
-  absl::Status CauseOf(absl::Span<const absl::Status> statuses) const;
+  // How a call ended for this process, of which the scopes in `over_before` took no part.
+  absl::Status VerdictOf(const LayerCall& call, const std::vector<bool>& over_before) const;
+
+  // Runs `work` for every rank of this process whose scope is not over, on a thread of its own, and returns the
+  // statuses of all. `end_others` is called for a rank that fails.
+  template <class Work, class EndOthers>
+  std::vector<absl::Status> OnAllRanks(Work work, EndOthers end_others);
+
+  // The cause behind the statuses of this process's ranks in `scope`, or in all: the first one that does not blame a
+  // peer, with its rank in front.
+  absl::Status CauseOf(absl::Span<const absl::Status> statuses, std::optional<uint32_t> scope) const;
 
   std::shared_ptr<const SealedPlan> plan_;
   SessionOptions options_;
+  const uint32_t scope_ranks_;
   std::vector<std::unique_ptr<ResidentRank>> ranks_;
-  absl::Status failure_;
+  std::vector<absl::Status> failures_;  // by scope, as far as this process knows
 };
 
 }  // namespace meshseal::runtime

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -122,7 +123,8 @@ ResidentRank::ResidentRank(std::shared_ptr<const SealedPlan> plan, std::unique_p
       options_(options),
       endpoint_(std::move(endpoint)),
       peers_(peers),
-      at_(CoordinateOf(plan_->plan().degrees, endpoint_->rank())) {}
+      at_(CoordinateOf(plan_->plan().degrees, endpoint_->rank())),
+      lost_(endpoint_->world() / RanksOfScope(plan_->plan())) {}
 
 absl::StatusOr<std::unique_ptr<ResidentRank>> ResidentRank::Make(std::shared_ptr<const SealedPlan> plan,
                                                                  std::unique_ptr<Endpoint> endpoint, size_t peers,
@@ -144,7 +146,29 @@ absl::StatusOr<std::unique_ptr<ResidentRank>> ResidentRank::Make(std::shared_ptr
       rank->pipeline_,
       MakeMessageCommunicator(end, Channel::kPipeline, GroupOf(content.degrees, MeshGroup::kPp, end.rank()),
                               {options.deadline}));
+  MESHSEAL_RETURN_IF_ERROR(rank->MakeScopes());
   return rank;
+}
+
+absl::Status ResidentRank::MakeScopes() {
+  if (scopes() == 1 || peers_ == endpoint_->world()) return absl::OkStatus();
+  const uint32_t size = endpoint_->world() / scopes();
+  const uint32_t own = ScopeOf(rank());
+  std::vector<uint32_t> members(size);
+  std::iota(members.begin(), members.end(), FirstOfScope(own));
+  MESHSEAL_ASSIGN_OR_RETURN(
+      scope_, MakeMessageCommunicator(*endpoint_, Channel::kScope, std::move(members), {options_.deadline}));
+  MESHSEAL_RETURN_IF_ERROR(scope_->Reserve(std::max<uint64_t>(size * kMaxGatherBytes, kHandOffBytes)));
+  if (rank() != FirstOfScope(own)) return absl::OkStatus();
+  pairs_.resize(scopes());
+  for (uint32_t other = 0; other < scopes(); ++other) {
+    if (other == own || (own != 0 && other != 0)) continue;
+    MESHSEAL_ASSIGN_OR_RETURN(pairs_[other],
+                              MakeMessageCommunicator(*endpoint_, Channel::kBetweenScopes,
+                                                      {0, FirstOfScope(std::max(own, other))}, {options_.deadline}));
+    MESHSEAL_RETURN_IF_ERROR(pairs_[other]->Reserve(kHandOffBytes));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ResidentRank::Prepare(LoadSource& source) {
@@ -196,8 +220,12 @@ absl::Status ResidentRank::Load(LoadSource& source) {
 absl::Status ResidentRank::Run(const LayerCall& call, std::vector<RunResult>* results) {
   MESHSEAL_RETURN_IF_ERROR(RunLayers(call, results));
   if (peers_ == endpoint_->world()) return absl::OkStatus();
-  MESHSEAL_RETURN_IF_ERROR(Agree(*world_, absl::OkStatus()));
-  return Collect(call, results);
+  MESHSEAL_RETURN_IF_ERROR(Agree(scope(), absl::OkStatus()));
+  MESHSEAL_RETURN_IF_ERROR(Collect(call, results));
+  if (scopes() == 1) return absl::OkStatus();
+  CollectScopes(call, results);
+  // So that nobody of the scope begins another call, and fails in it, before its first rank has handed over this one.
+  return Agree(*scope_, absl::OkStatus());
 }
 
 absl::Status ResidentRank::RunLayers(const LayerCall& call, std::vector<RunResult>* results) {
@@ -293,12 +321,11 @@ absl::Status ResidentRank::RunRound(const LayerCall& call, const Round& round, s
 }
 
 absl::Status ResidentRank::CollectReports(std::vector<RunResult>* results) {
-  const uint32_t world = endpoint_->world();
-  std::vector<WireReport> all(world);
+  std::vector<WireReport> all(scope().size());
   for (RunResult& result : *results) {
     const WireReport report = ToWire(result.ranks[rank()]);
-    MESHSEAL_RETURN_IF_ERROR(world_->AllGather(BytesOf(absl::MakeConstSpan(&report, 1)), BytesIn(absl::MakeSpan(all))));
-    for (uint32_t i = 0; i < world; ++i) FromWire(all[i], &result.ranks[i]);
+    MESHSEAL_RETURN_IF_ERROR(scope().AllGather(BytesOf(absl::MakeConstSpan(&report, 1)), BytesIn(absl::MakeSpan(all))));
+    for (uint32_t i = 0; i < all.size(); ++i) FromWire(all[i], &result.ranks[scope().members()[i]]);
   }
   return absl::OkStatus();
 }
@@ -306,13 +333,15 @@ absl::Status ResidentRank::CollectReports(std::vector<RunResult>* results) {
 absl::Status ResidentRank::Collect(const LayerCall& call, std::vector<RunResult>* results) {
   MESHSEAL_RETURN_IF_ERROR(CollectReports(results));
   const Plan& plan = plan_->plan();
-  // One message: bytes of `from`'s that lie in the same place on rank 0.
+  const uint32_t first_rank = scope().members().front();
+  // One message: bytes of `from`'s that lie in the same place on the scope's first rank.
   const auto collect = [&](uint32_t from, absl::Span<std::byte> bytes) -> absl::Status {
-    if (from == 0) return absl::OkStatus();
-    if (rank() == 0) return world_->Receive(from, bytes);
-    return rank() == from ? world_->Send(0, bytes) : absl::OkStatus();
+    if (from == first_rank) return absl::OkStatus();
+    if (rank() == first_rank) return scope().Receive(from - first_rank, bytes);
+    return rank() == from ? scope().Send(0, bytes) : absl::OkStatus();
   };
   for (uint32_t replica = 0; replica < plan.degrees.dp; ++replica) {
+    if (scopes() > 1 && replica != at_.dp) continue;  // a scope is a replica
     for (const Round& round : call.bands.RoundsOf(replica)) {
       for (uint32_t group = 0; group < round.groups.size(); ++group) {
         const Piece& rows = round.groups[group];
@@ -333,6 +362,48 @@ absl::Status ResidentRank::Collect(const LayerCall& call, std::vector<RunResult>
     }
   }
   return absl::OkStatus();
+}
+
+void ResidentRank::CollectScopes(const LayerCall& call, std::vector<RunResult>* results) {
+  // The rest of its scope waits for a first rank meanwhile, as long as the deadline. So world rank 0 waits a third of
+  // it for all others together, and they wait two thirds: it may be late itself. It never takes less than a moment to
+  // see whether one is there.
+  using std::chrono::milliseconds;
+  const milliseconds third = options_.deadline / 3;
+  const std::chrono::nanoseconds until = endpoint_->Now() + third;
+  for (uint32_t other = 0; other < pairs_.size(); ++other) {
+    if (pairs_[other] == nullptr || !lost_[other].ok()) continue;
+    const auto left = std::chrono::duration_cast<milliseconds>(until - endpoint_->Now());
+    pairs_[other]->SetDeadline(rank() == 0 ? std::max(left, third / 10) : 2 * third);
+    lost_[other] = HandOver(*pairs_[other], std::max(other, ScopeOf(rank())), call, results);
+  }
+}
+
+absl::Status ResidentRank::HandOver(Communicator& pair, uint32_t scope, const LayerCall& call,
+                                    std::vector<RunResult>* results) {
+  const Plan& plan = plan_->plan();
+  const uint32_t size = endpoint_->world() / scopes();
+  const auto move = [&](absl::Span<std::byte> bytes) {
+    return rank() == 0 ? pair.Receive(1, bytes) : pair.Send(0, bytes);
+  };
+  const Piece& rows = call.bands.RowsOf(scope);
+  for (size_t i = 0; i < call.layers.size(); ++i) {
+    RunResult& result = (*results)[i];
+    std::vector<WireReport> reports;
+    for (uint32_t member = 0; member < size; ++member) {
+      reports.push_back(ToWire(result.ranks[FirstOfScope(scope) + member]));
+    }
+    MESHSEAL_RETURN_IF_ERROR(move(BytesIn(absl::MakeSpan(reports))));
+    for (uint32_t member = 0; member < size; ++member) {
+      FromWire(reports[member], &result.ranks[FirstOfScope(scope) + member]);
+    }
+    const uint64_t top_k = plan.layer_classes[*ClassOfLayer(plan, call.layers[i])].top_k;
+    const uint64_t first = rows.first * top_k;
+    const uint64_t count = rows.count * top_k;
+    MESHSEAL_RETURN_IF_ERROR(move(BytesIn(absl::MakeSpan(result.expert_ids).subspan(first, count))));
+    MESHSEAL_RETURN_IF_ERROR(move(BytesIn(absl::MakeSpan(result.expert_weights).subspan(first, count))));
+  }
+  return move(BytesIn(call.output.subspan(rows.first * plan.hidden, rows.count * plan.hidden)));
 }
 
 }  // namespace meshseal::runtime

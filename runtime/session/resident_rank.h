@@ -77,16 +77,25 @@ class ResidentRank {
   absl::Status Prepare(LoadSource& source);
 
   // This rank's part of a call: its stage's layers. Whole when all ranks of the world are in this process; otherwise
-  // the ranks agree on how it ended, and world rank 0 gets what the others hand out. `results` has one entry per layer
-  // of the call, and each of their `ranks` one per world rank.
+  // the ranks of its scope agree on how it ended, the scope's first rank gets what the others hand out, and world rank
+  // 0 what the first ranks have. `results` has one entry per layer of the call, and each of their `ranks` one per world
+  // rank.
   absl::Status Run(const LayerCall& call, std::vector<RunResult>* results);
+
+  // Why this rank got nothing of another scope, in this call or one before: the cause with which that one ended, or
+  // that it did not come. OK for all others.
+  const absl::Status& LossOf(uint32_t scope) const { return lost_[scope]; }
 
   // Around each of Prepare and Run, as in Endpoint.
   void BeginCall() { endpoint_->BeginCall(); }
   void EndCall() { endpoint_->EndCall(); }
 
-  // Ends the world for all its ranks.
-  void Abort(const absl::Status& cause) { endpoint_->Abort(cause); }
+  // Whether it has heard that a rank ended the world.
+  bool IsWorldOver() const { return !endpoint_->Check(Channel::kWorld).ok(); }
+
+  // Ends the world, or only the rank's scope, for all their ranks.
+  void EndWorld(const absl::Status& cause) { endpoint_->Abort(Channel::kWorld, cause); }
+  void EndScope(const absl::Status& cause) { endpoint_->Abort(Channel::kScope, cause); }
 
   uint64_t resident_weight_bytes() const { return weights_->resident_bytes(); }
   uint64_t work_bytes() const { return executor_->arena_bytes(); }
@@ -95,6 +104,7 @@ class ResidentRank {
   ResidentRank(std::shared_ptr<const SealedPlan> plan, std::unique_ptr<Endpoint> endpoint, size_t peers,
                const SessionOptions& options);
 
+  absl::Status MakeScopes();
   absl::Status Open(LoadSource& source);
   absl::Status Reserve(LoadSource& source);
   absl::Status Load(LoadSource& source);
@@ -103,9 +113,19 @@ class ResidentRank {
   // The layers [first, last) of the call, which are this stage's, for one round.
   absl::Status RunRound(const LayerCall& call, const Round& round, size_t first, size_t last,
                         std::vector<RunResult>* results);
-  // To world rank 0, of what other processes' ranks have run: reports, routings, rows.
+  uint32_t scopes() const { return static_cast<uint32_t>(lost_.size()); }
+  uint32_t ScopeOf(uint32_t rank) const { return rank / (endpoint_->world() / scopes()); }
+  uint32_t FirstOfScope(uint32_t scope) const { return scope * (endpoint_->world() / scopes()); }
+  // Of the ranks that fail together.
+  Communicator& scope() const { return scope_ == nullptr ? *world_ : *scope_; }
+
+  // To the first rank of the scope, of what other processes' ranks have run: reports, routings, rows.
   absl::Status Collect(const LayerCall& call, std::vector<RunResult>* results);
   absl::Status CollectReports(std::vector<RunResult>* results);
+  // To world rank 0, of what the first ranks of other scopes have. What does not come is lost (LossOf).
+  void CollectScopes(const LayerCall& call, std::vector<RunResult>* results);
+  // What scope `scope` has, from its first rank to world rank 0: on both of them.
+  absl::Status HandOver(Communicator& pair, uint32_t scope, const LayerCall& call, std::vector<RunResult>* results);
 
   const std::shared_ptr<const SealedPlan> plan_;
   const SessionOptions& options_;
@@ -113,8 +133,13 @@ class ResidentRank {
   const size_t peers_;
   const Coordinate at_;
   std::unique_ptr<Communicator> world_;     // agreements of all ranks
+  std::unique_ptr<Communicator> scope_;     // of those of its scope, in calls; null: the scope is the world
   std::unique_ptr<Communicator> group_;     // the one collective of its expert group
   std::unique_ptr<Communicator> pipeline_;  // hand-offs between stages
+  // Between the first ranks of scopes in other processes: world rank 0 with each other one, by scope. Each has its own
+  // memory, because what failed may still be at work on it.
+  std::vector<std::unique_ptr<Communicator>> pairs_;
+  std::vector<absl::Status> lost_;  // by scope
   std::unique_ptr<RankCompute> compute_;
   std::shared_ptr<const WeightFiles> files_;  // until they are loaded
   std::vector<RankProgram> decode_;           // by layer class

@@ -3,6 +3,7 @@
 #define MESHSEAL_RUNTIME_SESSION_RUN_REQUEST_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,12 +24,19 @@ struct ModelHandle {
 // Every dense group of every replica brings a contiguous band of rows. Only the ranks of the pipeline stage that holds
 // the layer run. Prefill runs in the plan's chunks. Where the ranks are several processes, each makes the same call,
 // and that of world rank 0 alone gets the whole output and the whole result.
+//
+// Under the failure scope 'replica' (dp replicas that fail alone), a replica's failure ends that replica alone. The
+// call fails, names it and what became of the others, and has the rows and routings of those that ended well; of a
+// replica that failed it has NaN and no expert (-1). Later calls run on the others, and fail as long as they have
+// tokens for one that is over. Where the ranks are several processes, the first rank of each replica gets its own
+// replica's rows and routings (others' rows are left as they were), and each call ends for a process as its own replica
+// does; for world rank 0, as all do.
 struct RunRequest {
   uint32_t layer = 0;
   Phase phase = Phase::kInvalid;
-  uint32_t tokens = 0;                       // T; 0 is legal
-  absl::Span<const float> hidden;            // [T, H]
-  absl::Span<float> output;                  // [T, H]; NaN when the run fails; may not overlap hidden
+  uint32_t tokens = 0;             // T; 0 is legal
+  absl::Span<const float> hidden;  // [T, H]
+  absl::Span<float> output;  // [T, H]; NaN where the run fails: all of it, or a replica's rows; may not overlap hidden
   absl::Span<const int32_t> token_ids = {};  // [T], exactly where the layer routes by a token table
   Routing routing = {};                      // [T*k], exactly where the layer's routing is precomputed; taken as it is
   // Tokens of each dense group of each replica, in the order of their bands; empty: as equal as possible over the
@@ -42,7 +50,7 @@ struct StackRequest {
   Phase phase = Phase::kInvalid;
   uint32_t tokens = 0;
   absl::Span<const float> hidden;            // [T, H]
-  absl::Span<float> output;                  // [T, H]; NaN when the run fails
+  absl::Span<float> output;                  // [T, H]; as in RunRequest
   absl::Span<const int32_t> token_ids = {};  // [T], exactly where a layer routes by a token table
   absl::Span<const uint32_t> group_tokens = {};
   ModelHandle model = {};  // the one that must be resident; none: whichever is
@@ -69,6 +77,9 @@ struct RunResult {
   std::vector<int32_t> expert_ids;    // [T*k], slot = token*k + j
   std::vector<float> expert_weights;  // [T*k], as multiplied in
   std::vector<RankReport> ranks;      // by world rank
+  // Under the failure scope 'replica', how each replica of the plan ended, in this call or one before; nothing where
+  // another process knows. Empty under the scope 'world'.
+  std::vector<std::optional<absl::Status>> replicas;
 };
 
 }  // namespace meshseal::runtime

@@ -47,7 +47,8 @@ class Session {
   // Reasons: kStaleModel when nothing is loaded, or another model than the one that is asked for; kLimit and kUsage for
   // the request, before anything runs; kNonFinite, kBound, kStatusLane, kPeerFailed, kDeadline, of the rank that failed
   // first, named by the text. After such a failure the model is over: every later run is refused with the same reason.
-  // `result` is filled in both cases.
+  // Where replicas fail alone, that is so when the last of them has failed (run_request.h). `result` is filled in both
+  // cases.
   absl::Status Run(const RunRequest& request, RunResult* result);
 
   // All layers of the plan that have experts, in order, each reading the output of the one before it.

@@ -83,6 +83,7 @@ absl::StatusOr<TokenBands> TokenBands::Of(const Plan& plan, Phase phase, uint32_
     }
     bands.rounds_.push_back(
         RoundsOfReplica(first, of_replica, most_of_group, decode ? limits.decode_tokens : limits.prefill_chunk));
+    bands.rows_.push_back({first, brought});
     first += static_cast<uint32_t>(brought);
   }
   return bands;

@@ -31,8 +31,12 @@ class TokenBands {
   // none, because the ranks of a group wait for each other.
   const std::vector<Round>& RoundsOf(uint32_t replica) const { return rounds_[replica]; }
 
+  // The same rows as one piece.
+  const Piece& RowsOf(uint32_t replica) const { return rows_[replica]; }
+
  private:
   std::vector<std::vector<Round>> rounds_;  // by replica
+  std::vector<Piece> rows_;                 // by replica
 };
 
 }  // namespace meshseal::runtime

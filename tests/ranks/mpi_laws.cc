@@ -17,7 +17,7 @@ std::vector<std::string> Broken(runtime::MpiWorld& world) {
   std::vector<std::string> broken;
   std::vector<uint32_t> members(world.size());
   std::iota(members.begin(), members.end(), 0u);
-  const auto ends = world.Connect(world.size());
+  const auto ends = world.Connect(world.size(), world.size());
   if (!ends.ok()) return {std::string(ends.status().message())};
   const auto group = runtime::MakeMessageCommunicator(*ends->front(), runtime::Channel::kExpertGroup, members,
                                                       {std::chrono::seconds(60)});
@@ -36,7 +36,8 @@ int Main() {
   }
   const std::vector<std::string> broken = Broken(**world);
   for (const std::string& law : broken) std::fprintf(stderr, "%s\n", law.c_str());
-  (*world)->Finish(broken.empty() ? absl::OkStatus() : Refuse(Reason::kBug, broken.front()));
+  (*world)->Finish(broken.empty() ? absl::OkStatus() : Refuse(Reason::kBug, broken.front()),
+                   runtime::MpiWorld::Others::kEnd);
   return broken.empty() ? 0 : 1;
 }
 

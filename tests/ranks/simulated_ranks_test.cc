@@ -28,10 +28,12 @@
 #include "absl/strings/str_join.h"
 #include "runtime/comm/message_communicator.h"
 #include "runtime/session/session.h"
+#include "runtime/session/token_bands.h"
 #include "schema/mesh_view.h"
 #include "schema/reason.h"
 #include "schema/sealed_plan.h"
 #include "tests/ranks/laws.h"
+#include "tests/ranks/planted_world.h"
 #include "tests/ranks/simulated_world.h"
 #include "tests/support/checkpoint_writer.h"
 #include "tests/support/open_unsigned.h"
@@ -43,7 +45,10 @@ namespace {
 
 using support::FaultKind;
 using support::MessageFault;
+using support::PassingEndpoint;
 using support::PlanNumbers;
+using support::Plant;
+using support::PlantedWorld;
 using support::SeededNumbers;
 using support::Simulation;
 using support::SimulationOptions;
@@ -73,6 +78,14 @@ struct Answer {
   std::vector<std::vector<int32_t>> expert_ids;  // by layer
   std::vector<absl::Status> ranks;               // as the result tells
   std::vector<RankReport> reports;               // of all layers
+  std::vector<std::optional<absl::Status>> replicas;
+  VirtualTime ended{0};
+
+  // Whether nothing runs any more: of the replicas that the process knows all have failed.
+  bool over() const {
+    return !status.ok() && std::none_of(replicas.begin(), replicas.end(),
+                                        [](const auto& replica) { return replica.has_value() && replica->ok(); });
+  }
 };
 
 Answer Ask(Session& session, const Call& call, uint32_t hidden_size) {
@@ -95,6 +108,7 @@ Answer Ask(Session& session, const Call& call, uint32_t hidden_size) {
   }
   if (!results.empty()) {
     for (const RankReport& rank : results.front().ranks) answer.ranks.push_back(rank.status);
+    answer.replicas = results.front().replicas;
   }
   return answer;
 }
@@ -123,12 +137,14 @@ struct Shape {
   std::string text;
   std::string sealed;
   uint32_t world = 0;
+  uint32_t scope = 0;  // ranks that fail together
   uint32_t group = 0;  // ranks of an expert group
   bool fast = false;
   uint32_t hidden = 0;
   std::vector<std::filesystem::path> weights;
   std::vector<Call> calls;  // the last one is there for what went wrong in the others to be noticed
   std::vector<Answer> expected;
+  std::vector<std::vector<Piece>> rows;  // of each call, by replica
   // Messages that each rank sends before the last call, when all goes well: by whether all ranks are in one process.
   std::map<bool, std::vector<uint64_t>> sent;
 };
@@ -192,20 +208,23 @@ class Shapes {
       n.ep = static_cast<uint32_t>(1 + numbers.Below(4));
       n.tp = static_cast<uint32_t>(1 + numbers.Below(2));
       n.pp = static_cast<uint32_t>(1 + numbers.Below(3));
-      n.dp = static_cast<uint32_t>(1 + numbers.Below(2));
+      n.dp = static_cast<uint32_t>(1 + numbers.Below(3));
     } while (n.ep * n.tp * n.pp * n.dp > 8 || n.ep * n.tp * n.pp * n.dp == 1);
     const uint32_t stage = n.ep * n.tp;
     if (numbers.Below(2) == 0) n.dense_tp = numbers.Below(2) == 0 ? 1 : n.tp;
     if (numbers.Below(2) == 0) n.reduction = Reduction::kFast;
     if (numbers.Below(4) == 0) n.weight_source = WeightSource::kSynthetic;
+    if (n.dp > 1 && numbers.Below(2) == 0) n.failure_scope = FailureScope::kReplica;
     const uint32_t groups = n.dp * stage / (n.dense_tp == 0 ? stage : n.dense_tp);
 
     auto shape = std::make_unique<Shape>();
     shape->text = absl::StrCat("dp ", n.dp, " pp ", n.pp, " tp ", n.tp, " ep ", n.ep, ", dense_tp ", n.dense_tp,
                                n.reduction == Reduction::kFast ? ", fast" : ", ordered",
-                               n.weight_source == WeightSource::kSynthetic ? ", synthetic" : "");
+                               n.weight_source == WeightSource::kSynthetic ? ", synthetic" : "",
+                               n.failure_scope == FailureScope::kReplica ? ", replicas fail alone" : "");
     shape->sealed = SealPlan(support::BuildPlan(n), 1).value();
     shape->world = n.dp * n.pp * stage;
+    shape->scope = n.failure_scope == FailureScope::kReplica ? shape->world / n.dp : shape->world;
     shape->group = stage;
     shape->fast = n.reduction == Reduction::kFast;
     shape->hidden = n.hidden;
@@ -224,6 +243,11 @@ class Shapes {
     for (const Call& call : shape->calls) {
       shape->expected.push_back(session.ok() ? Ask(**session, call, shape->hidden) : Answer{});
       EXPECT_TRUE(shape->expected.back().status.ok()) << shape->text << ": " << shape->expected.back().status;
+      if (!session.ok()) continue;
+      const absl::StatusOr<TokenBands> bands =
+          TokenBands::Of((*session)->plan()->plan(), call.phase, call.tokens, call.group_tokens);
+      std::vector<Piece>& rows = shape->rows.emplace_back();
+      for (uint32_t replica = 0; replica < n.dp; ++replica) rows.push_back(bands->RowsOf(replica));
     }
     return shape;
   }
@@ -236,26 +260,6 @@ Shapes& AllShapes() {
   static Shapes& shapes = *new Shapes;
   return shapes;
 }
-
-// Puts an endpoint of the test in front of a rank's own: how a fault of the program itself is planted.
-using Plant = std::function<std::unique_ptr<Endpoint>(std::unique_ptr<Endpoint>)>;
-
-class PlantedWorld : public RankWorld {
- public:
-  PlantedWorld(std::shared_ptr<RankWorld> real, const Plant& plant) : real_(std::move(real)), plant_(plant) {}
-  Transport transport() const override { return real_->transport(); }
-  std::string library() const override { return real_->library(); }
-  absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> Connect(uint32_t world) override {
-    absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> ends = real_->Connect(world);
-    if (!ends.ok()) return ends;
-    for (std::unique_ptr<Endpoint>& end : *ends) end = plant_(std::move(end));
-    return ends;
-  }
-
- private:
-  const std::shared_ptr<RankWorld> real_;
-  const Plant& plant_;
-};
 
 // What a seed draws, and what came of it.
 struct Scenario {
@@ -286,7 +290,7 @@ Course RunCourse(const Shape& shape, Simulation& simulation, std::shared_ptr<Ran
   Course course;
   const auto note = [&](const char* what, const absl::Status& status) {
     simulation.Write(absl::StrCat(name, " ", what, ": ", status.ok() ? "OK" : status.message()));
-    course.status = status;
+    if (course.status.ok()) course.status = status;
   };
   absl::StatusOr<std::unique_ptr<Session>> session = Open(shape, std::move(world));
   note("loads", session.status());
@@ -296,8 +300,9 @@ Course RunCourse(const Shape& shape, Simulation& simulation, std::shared_ptr<Ran
       for (uint32_t rank = 0; rank < shape.world; ++rank) course.sent.push_back(simulation.sent(rank));
     }
     course.answers.push_back(Ask(**session, shape.calls[i], shape.hidden));
+    course.answers.back().ended = simulation.now();
     note("runs", course.answers.back().status);
-    if (course.status.ok()) continue;
+    if (!course.answers.back().over()) continue;
     course.refusal = Ask(**session, shape.calls.back(), shape.hidden).status;
     break;
   }
@@ -352,8 +357,123 @@ bool NamesARank(absl::string_view cause, bool may_be_own) {
   return false;
 }
 
+// Whether an answer has a replica's rows and routing: as many bits as are expected.
+bool SameRows(const Shape& shape, const Answer& answer, size_t call, uint32_t replica) {
+  const Answer& expected = shape.expected[call];
+  const Piece& rows = shape.rows[call][replica];
+  const auto same = [&](const auto& found, const auto& wanted, uint64_t width) {
+    const auto first = static_cast<ptrdiff_t>(rows.first * width);
+    const auto last = static_cast<ptrdiff_t>((rows.first + rows.count) * width);
+    return std::equal(found.begin() + first, found.begin() + last, wanted.begin() + first);
+  };
+  if (!same(answer.output, expected.output, shape.hidden)) return false;
+  for (size_t layer = 0; layer < expected.expert_ids.size(); ++layer) {
+    const std::vector<int32_t>& wanted = expected.expert_ids[layer];
+    if (shape.calls[call].tokens == 0) continue;
+    if (!same(answer.expert_ids[layer], wanted, wanted.size() / shape.calls[call].tokens)) return false;
+  }
+  return true;
+}
+
+// What must hold of a run whose replicas fail alone.
+void CheckReplicas(const Scenario& scenario, const Shape& shape, const Simulation& simulation, Outcome* outcome) {
+  const MessageFault& fault = scenario.simulation.fault;
+  const auto broken = [&](auto... text) { outcome->faults.push_back(absl::StrCat(text...)); };
+  // World rank 0 waits a third of the deadline for the others' rows.
+  const bool harmless =
+      fault.kind == FaultKind::kNone || (fault.kind == FaultKind::kDelay && fault.delay < kDeadline / 3 - kGrace);
+  const bool slow = fault.kind == FaultKind::kDelay && fault.delay < kDeadline;
+  const bool may_pass = fault.kind == FaultKind::kDuplicate || fault.kind == FaultKind::kRepeat || slow;
+  if (simulation.stuck()) broken("a rank did not come back");
+  if (fault.kind != FaultKind::kNone && !simulation.fault_time().has_value()) broken("the fault did not happen");
+  const uint32_t faulty = fault.rank / shape.scope;
+  const VirtualTime limit = simulation.fault_time().value_or(VirtualTime(0)) + kDeadline + kGrace;
+  const uint32_t replicas = shape.world / shape.scope;
+
+  size_t living = 0;
+  size_t without_session = 0;
+  for (uint32_t i = 0; i < outcome->processes.size(); ++i) {
+    if (!scenario.together && simulation.killed(i)) continue;
+    ++living;
+    without_session += outcome->processes[i].answers.empty() ? 1 : 0;
+    outcome->noticed = outcome->noticed || !outcome->processes[i].status.ok();
+  }
+  // A fault while they load is of all; who has heard the last vote before it strikes may have gone on.
+  const bool while_loading = without_session > 0;
+
+  size_t ended_of_faulty = 0;
+  size_t living_of_faulty = 0;
+  for (uint32_t i = 0; i < outcome->processes.size(); ++i) {
+    if (!scenario.together && simulation.killed(i)) continue;
+    const Course& course = outcome->processes[i];
+    const std::string who = scenario.together ? "the process" : absl::StrCat("rank ", i);
+    const bool collects = scenario.together || i == 0;
+    const bool of_faulty = !scenario.together && i / shape.scope == faulty;
+    living_of_faulty += of_faulty ? 1 : 0;
+    ended_of_faulty += of_faulty && !course.answers.empty() && course.answers.back().over() ? 1 : 0;
+    if (harmless && !course.status.ok()) broken(who, " ended: ", course.status.message());
+    for (size_t call = 0; call < course.answers.size(); ++call) {
+      const Answer& answer = course.answers[call];
+      if (answer.replicas.size() != replicas) {
+        broken(who, " tells of ", answer.replicas.size(), " replicas");
+        continue;
+      }
+      if (!answer.status.ok() && !NamesARank(answer.status.message(), may_pass || scenario.together)) {
+        broken(who, " names no rank: ", answer.status.message());
+      }
+      for (uint32_t replica = 0; replica < replicas; ++replica) {
+        const bool own = scenario.together || i / shape.scope == replica;
+        if (!answer.replicas[replica].has_value()) {
+          if (own) broken(who, " does not know how replica ", replica, " ended call ", call);
+          continue;
+        }
+        if (answer.replicas[replica]->ok()) {
+          const bool has_rows = collects || i == replica * shape.scope;
+          if (has_rows && !SameRows(shape, answer, call, replica)) {
+            broken(who, " has other rows of replica ", replica, " in call ", call);
+          }
+          continue;
+        }
+        const Piece& rows = shape.rows[call][replica];
+        for (uint64_t at = rows.first * shape.hidden; at < (rows.first + rows.count) * shape.hidden; ++at) {
+          if (answer.output[at] == answer.output[at]) broken(who, " has output of replica ", replica, " that failed");
+        }
+        if (while_loading) continue;
+        if (own && (replica != faulty || slow)) {
+          broken(who, ": replica ", replica, " failed, too: ", answer.replicas[replica]->message());
+        }
+        const std::string named = absl::StrCat("replica ", replica, " (rank");
+        const bool silent = rows.count == 0 && answer.status.ok();  // it was over, and nothing was asked of it
+        if (own && !silent && !absl::StrContains(answer.status.message(), named)) {
+          broken(who, " does not name replica ", replica, ": ", answer.status.message());
+        }
+      }
+      if (!while_loading && !harmless && !may_pass && of_faulty && answer.over() && answer.ended > limit) {
+        broken(who, " took until ", answer.ended.count(), " us, at most ", limit.count(), " us");
+      }
+      if (!while_loading && !collects && !of_faulty && !answer.status.ok()) {
+        broken(who, " ended, of another replica: ", answer.status.message());
+      }
+    }
+    if (course.answers.empty() || !course.answers.back().over()) continue;
+    if (!absl::StartsWith(course.refusal.message(), "the session is over: ")) {
+      broken(who, " went on with: ", course.refusal.message());
+    }
+  }
+  if (while_loading || harmless || may_pass) return;
+  // Between replicas, a message that is lost ends neither.
+  const bool between = simulation.fault_channel() == Channel::kBetweenScopes;
+  const bool kills = fault.kind == FaultKind::kKill;
+  if (!scenario.together && (!between || kills) && ended_of_faulty != living_of_faulty) {
+    broken(living_of_faulty - ended_of_faulty, " of the replica's ", living_of_faulty, " ranks go on");
+  }
+  const bool nobody_left = living_of_faulty == 0 && simulation.killed(0);  // nobody waits for them
+  if (!outcome->noticed && !nobody_left) broken("nobody noticed");
+}
+
 // What must hold of a run, whatever went wrong in it.
 void Check(const Scenario& scenario, const Shape& shape, const Simulation& simulation, Outcome* outcome) {
+  if (shape.scope != shape.world) return CheckReplicas(scenario, shape, simulation, outcome);
   const MessageFault& fault = scenario.simulation.fault;
   const auto broken = [&](auto... text) { outcome->faults.push_back(absl::StrCat(text...)); };
   const bool harmless = fault.kind == FaultKind::kNone || (fault.kind == FaultKind::kDelay && fault.delay < kDeadline);
@@ -520,11 +640,18 @@ TEST_P(SimulatedRanks, EndInTimeWithOneCauseOrAsIfNothingHadBeen) {
   if (AskedSeed().has_value()) GTEST_SKIP() << "MESHSEAL_SEED names one";
   size_t reports = 0;
   std::map<std::string, uint64_t> outcomes;
+  size_t of_worlds = 0;  // kinds of outcomes where all ranks fail together
   for (uint64_t seed = GetParam(); seed < kSeeds && reports < kMostReports; seed += kBlocks) {
     const Scenario scenario = ScenarioOf(seed);
     Outcome outcome = RunScenario(scenario);
     const std::string kind = PlacedFault(scenario.simulation.fault);
-    ++outcomes[absl::StrCat(kind.substr(0, kind.find(" at ")), outcome.noticed ? ", ended" : ", unnoticed")];
+    const Shape& shape = AllShapes().Of(scenario.shape);
+    const bool fails_together = shape.scope == shape.world;
+    uint64_t& count =
+        outcomes[absl::StrCat(kind.substr(0, kind.find(" at ")), outcome.noticed ? ", ended" : ", unnoticed",
+                              fails_together ? "" : ", of replicas")];
+    of_worlds += fails_together && count == 0 ? 1 : 0;
+    ++count;
     if (seed / kBlocks % kTwice == 0 && RunScenario(scenario).trace != outcome.trace) {
       outcome.faults.push_back("run again: another trace");
     }
@@ -535,7 +662,7 @@ TEST_P(SimulatedRanks, EndInTimeWithOneCauseOrAsIfNothingHadBeen) {
   for (const auto& [text, count] : outcomes) std::cout << count << " " << text << "\n";
   // Of a duplicate both; of the others what they must.
   if (support::kSanitized || reports > 0) return;
-  EXPECT_EQ(outcomes.size(), 8u);
+  EXPECT_EQ(of_worlds, 8u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Block, SimulatedRanks, testing::Range(uint64_t{0}, kBlocks),
@@ -568,7 +695,7 @@ void OnMembers(const SimulationOptions& options, Work work) {
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      const std::vector<std::unique_ptr<Endpoint>> ends = worlds[rank]->Connect(size).value();
+      const std::vector<std::unique_ptr<Endpoint>> ends = worlds[rank]->Connect(size, size).value();
       const std::unique_ptr<Communicator> member =
           MakeMessageCommunicator(*ends[0], Channel::kExpertGroup, members, {kDeadline}).value();
       EXPECT_TRUE(member->Reserve(support::kLawBytes).ok());
@@ -657,26 +784,6 @@ TEST(SimulatedFaults, TwoSwappedCallsAreRefusedOnAllRanks) {
   }
 }
 
-class PassingEndpoint : public Endpoint {
- public:
-  explicit PassingEndpoint(std::unique_ptr<Endpoint> real) : real_(std::move(real)) {}
-  uint32_t rank() const override { return real_->rank(); }
-  uint32_t world() const override { return real_->world(); }
-  void BeginCall() override { real_->BeginCall(); }
-  void EndCall() override { real_->EndCall(); }
-  absl::Status Exchange(Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in,
-                        std::chrono::milliseconds deadline) override {
-    return real_->Exchange(channel, out, in, deadline);
-  }
-  std::chrono::nanoseconds Now() const override { return real_->Now(); }
-  absl::Status Check() override { return real_->Check(); }
-  void Abort(const absl::Status& cause) override { real_->Abort(cause); }
-  void Keep(Arena memory) override { real_->Keep(std::move(memory)); }
-
- private:
-  const std::unique_ptr<Endpoint> real_;
-};
-
 // Changes the exchanges of world rank 1 in its expert group: `change` gets the number of each, from 0, and how to go
 // on.
 struct GroupExchange {
@@ -711,7 +818,7 @@ std::vector<uint64_t> GroupShapes(bool fast = false) {
   std::vector<uint64_t> shapes;
   for (uint64_t number = 0; number < kShapes && shapes.size() < 3; ++number) {
     const Shape& shape = AllShapes().Of(number);
-    if (shape.group >= 2 && (shape.fast || !fast)) shapes.push_back(number);
+    if (shape.group >= 2 && shape.scope == shape.world && (shape.fast || !fast)) shapes.push_back(number);
   }
   return shapes;
 }

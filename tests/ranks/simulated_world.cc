@@ -11,13 +11,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "runtime/comm/agreement.h"
+#include "runtime/comm/ends.h"
 #include "schema/reason.h"
 
 namespace meshseal::support {
 
 using runtime::Channel;
 using runtime::Endpoint;
+using runtime::Ends;
 using runtime::Incoming;
 using runtime::Outgoing;
 using runtime::RankWorld;
@@ -46,6 +47,14 @@ class Simulation::State {
 
   uint32_t world() const { return options_.world; }
 
+  // The scopes of the ranks, which nobody has ended yet.
+  void SetScope(uint32_t scope) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (scope == scope_) return;
+    scope_ = scope;
+    for (Seat& seat : seats_) seat.ends.emplace(world(), scope);
+  }
+
   // From here on nobody runs before `rank` has called.
   void Expect(uint32_t rank) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -67,7 +76,7 @@ class Simulation::State {
     if (!AwaitTurn(&lock, rank)) return Stuck();
     Seat& seat = seats_[rank];
     if (seat.killed) return Killed(rank);
-    if (!seat.failure.ok()) return seat.failure;
+    if (absl::Status ended = seat.ends->For(rank, channel, out, in); !ended.ok()) return ended;
     seat.wait = Wait{};
     for (const Outgoing& message : out) {
       if (message.bytes.empty()) continue;
@@ -75,6 +84,8 @@ class Simulation::State {
       if (seat.killed) return Killed(rank);
     }
     seat.wait.channel = channel;
+    seat.wait.out = out;
+    seat.wait.in = in;
     for (const Incoming& message : in) {
       if (!message.bytes.empty()) seat.wait.missing.push_back(message);
     }
@@ -89,10 +100,10 @@ class Simulation::State {
     return seat.wait.result;
   }
 
-  void Abort(uint32_t rank, const absl::Status& cause) {
+  void Abort(uint32_t rank, Channel channel, const absl::Status& cause) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (!AwaitTurn(&lock, rank)) return;
-    End(rank, cause).IgnoreError();
+    End(rank, channel, cause).IgnoreError();
   }
 
   void Write(absl::string_view line) {
@@ -111,6 +122,7 @@ class Simulation::State {
   bool killed(uint32_t rank) const { return seats_[rank].killed; }
   VirtualTime now() const { return now_; }
   std::optional<VirtualTime> fault_time() const { return fault_time_; }
+  std::optional<Channel> fault_channel() const { return fault_channel_; }
   bool stuck() const { return stuck_; }
   uint64_t digest() const { return digest_; }
   std::string lines() const { return lines_; }
@@ -136,6 +148,7 @@ class Simulation::State {
 
   struct Note {
     uint32_t from = 0;
+    Channel channel = Channel::kWorld;
     std::string text;
     VirtualTime arrives;
   };
@@ -147,6 +160,8 @@ class Simulation::State {
 
   struct Wait {
     Channel channel = Channel::kWorld;
+    absl::Span<const Outgoing> out;  // all of the call, and what is missing of it
+    absl::Span<const Incoming> in;
     std::vector<Incoming> missing;
     std::vector<Sent> untaken;
     std::chrono::milliseconds deadline{0};
@@ -158,7 +173,7 @@ class Simulation::State {
     Place place = Place::kGone;
     std::condition_variable turn;
     bool killed = false;
-    absl::Status failure;
+    std::optional<Ends> ends;  // that the rank has heard of
     uint64_t sent = 0;
     Wait wait;
     std::vector<Note> notes;
@@ -244,7 +259,8 @@ class Simulation::State {
                     untaken.end());
       changed = true;
       if (arrived.bytes.size() != message.bytes.size()) {
-        return Finish(rank, End(rank, runtime::OtherSize(message.from, arrived.bytes.size(), message.bytes.size())));
+        return Finish(rank, End(rank, wait.channel,
+                                runtime::OtherSize(message.from, arrived.bytes.size(), message.bytes.size())));
       }
       std::memcpy(message.bytes.data(), arrived.bytes.data(), arrived.bytes.size());
       wait.missing.erase(wait.missing.begin() + static_cast<ptrdiff_t>(i));
@@ -254,14 +270,17 @@ class Simulation::State {
                                        [](const Note& a, const Note& b) { return a.arrives < b.arrives; });
     if (note != seat.notes.end() && note->arrives <= now_) {
       Record("hears the end from", rank, note->from);
-      seat.failure = runtime::PeerFailed(note->from, note->text);
-      return Finish(rank, seat.failure);
+      seat.ends->Add(note->from, note->channel, Refuse(Reason::kPeerFailed, note->text));
+      seat.notes.erase(note);
+      absl::Status ended = seat.ends->For(rank, wait.channel, wait.out, wait.in);
+      if (ended.ok()) return true;  // of others
+      return Finish(rank, std::move(ended));
     }
     if (now_ < wait.until) return changed;
     std::vector<uint32_t> missing;
     for (const Incoming& message : wait.missing) missing.push_back(message.from);
     for (const Sent& message : wait.untaken) missing.push_back(message.to);
-    return Finish(rank, End(rank, runtime::NobodyCame(wait.deadline, std::move(missing))));
+    return Finish(rank, End(rank, wait.channel, runtime::NobodyCame(wait.deadline, std::move(missing))));
   }
 
   bool Finish(uint32_t rank, absl::Status result) {
@@ -299,6 +318,7 @@ class Simulation::State {
     VirtualTime delay = DrawDelay();
     if (strikes) {
       fault_time_ = now_;
+      fault_channel_ = channel;
       Record("the fault strikes", rank, out.to);
       if (fault.kind == FaultKind::kKill) return Kill(rank);
       if (fault.kind == FaultKind::kDelay) delay += fault.delay;
@@ -319,13 +339,15 @@ class Simulation::State {
     if (strikes && repeats) queue.push_back(message);
   }
 
-  // `rank` ends the world, unless it has heard or told before; what it says from now on.
-  absl::Status End(uint32_t rank, const absl::Status& cause) {
+  // `rank` ends what the channel's messages belong to, unless it has heard or told before; what it says from now on.
+  absl::Status End(uint32_t rank, Channel channel, const absl::Status& cause) {
     Seat& seat = seats_[rank];
     if (seat.killed) return Killed(rank);
-    if (!seat.failure.ok()) return seat.failure;
-    seat.failure = cause;
-    Record("ends the world", rank);
+    if (!seat.ends->Add(rank, channel, cause)) {
+      const absl::Status ended = seat.ends->For(rank, channel);
+      return ended.ok() ? cause : ended;
+    }
+    Record(channel == Channel::kWorld ? "ends the world" : "ends its scope", rank);
     const MessageFault& fault = options_.fault;
     uint32_t told = 0;
     for (uint32_t to = 0; to < world(); ++to) {
@@ -335,7 +357,7 @@ class Simulation::State {
         Kill(rank);
         return Killed(rank);
       }
-      seats_[to].notes.push_back({rank, std::string(cause.message()), now_ + DrawDelay()});
+      seats_[to].notes.push_back({rank, channel, std::string(cause.message()), now_ + DrawDelay()});
       ++told;
     }
     return cause;
@@ -381,12 +403,14 @@ class Simulation::State {
 
   const SimulationOptions options_;
   mutable std::mutex mutex_;
+  uint32_t scope_ = 0;
   SeededNumbers numbers_;
   std::vector<Seat> seats_;
   std::vector<Queue> queues_;
   std::optional<uint32_t> running_;
   VirtualTime now_{0};
   std::optional<VirtualTime> fault_time_;
+  std::optional<Channel> fault_channel_;
   bool killed_in_note_ = false;
   bool stuck_ = false;
   uint64_t digest_ = 0xcbf29ce484222325;
@@ -422,7 +446,7 @@ class SimulatedEndpoint : public Endpoint {
     return state_->Locked([](const State& s) { return s.now(); });
   }
 
-  void Abort(const absl::Status& cause) override { state_->Abort(rank_, cause); }
+  void Abort(Channel channel, const absl::Status& cause) override { state_->Abort(rank_, channel, cause); }
 
  private:
   const std::shared_ptr<State> state_;
@@ -439,11 +463,12 @@ class SimulatedWorld : public RankWorld {
   Transport transport() const override { return Transport::kInproc; }
   std::string library() const override { return ""; }
 
-  absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> Connect(uint32_t world) override {
+  absl::StatusOr<std::vector<std::unique_ptr<Endpoint>>> Connect(uint32_t world, uint32_t scope) override {
     if (world != state_->world()) {
       return Refuse(Reason::kWorldSize,
                     absl::StrCat("the plan's world is ", world, " ranks, ", state_->world(), " are simulated"));
     }
+    state_->SetScope(scope);
     std::vector<std::unique_ptr<Endpoint>> ends;
     for (uint32_t rank = rank_.value_or(0); rank < rank_.value_or(world - 1) + 1; ++rank) {
       ends.push_back(std::make_unique<SimulatedEndpoint<State>>(state_, rank, !rank_.has_value()));
@@ -484,6 +509,9 @@ bool Simulation::killed(uint32_t rank) const {
 }
 std::optional<VirtualTime> Simulation::fault_time() const {
   return state_->Locked([](const State& s) { return s.fault_time(); });
+}
+std::optional<Channel> Simulation::fault_channel() const {
+  return state_->Locked([](const State& s) { return s.fault_channel(); });
 }
 bool Simulation::stuck() const {
   return state_->Locked([](const State& s) { return s.stuck(); });

@@ -86,7 +86,8 @@ class Simulation {
   VirtualTime now() const;
   uint64_t sent(uint32_t rank) const;  // messages
   bool killed(uint32_t rank) const;
-  std::optional<VirtualTime> fault_time() const;  // nothing: it has not happened
+  std::optional<VirtualTime> fault_time() const;          // nothing: it has not happened
+  std::optional<runtime::Channel> fault_channel() const;  // of the message
   bool stuck() const;  // a rank neither called its endpoint nor ended for a minute of real time
   uint64_t trace_digest() const;
   std::string trace_text() const;

@@ -73,7 +73,7 @@ TEST(CommunicatorTest, SumsInMemberOrder) {
 
 // Groups of one rank, and calls of two threads, do not meet each other.
 TEST(CommunicatorTest, ChannelsAreApart) {
-  const auto endpoints = MakeInprocEndpoints(2);
+  const auto endpoints = MakeInprocEndpoints(2, 2);
   std::vector<std::thread> threads;
   for (const auto& endpoint : endpoints) {
     threads.emplace_back([&endpoint] {

@@ -508,11 +508,6 @@ TEST(SessionTest, OptionsAreRefusedBeforeAnythingIsOpened) {
   status = create(n, [](SessionOptions& o) { o.weights.clear(); });
   EXPECT_EQ(status.message(), "0 weights folders for 2 ranks, expected one for all or one per rank");
   EXPECT_EQ(ReasonOf(status), Reason::kUsage);
-  n.failure_scope = FailureScope::kReplica;
-  status = create(n, [](SessionOptions&) {});
-  EXPECT_EQ(status.message(), "failure_scope: replica is not built, a failure ends all replicas");
-  EXPECT_EQ(ReasonOf(status), Reason::kNotBuilt);
-  n.failure_scope = FailureScope::kWorld;
   n.transport = Transport::kNccl;
   status = create(n, [](SessionOptions&) {});
   EXPECT_EQ(status.message(),

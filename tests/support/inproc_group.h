@@ -27,7 +27,7 @@ struct InprocGroup {
 inline InprocGroup MakeInprocGroup(uint32_t size, const runtime::MessageOptions& options = {}, uint32_t first = 0,
                                    uint64_t bytes = 1 << 20) {
   InprocGroup group;
-  group.endpoints = runtime::MakeInprocEndpoints(first + size);
+  group.endpoints = runtime::MakeInprocEndpoints(first + size, first + size);
   std::vector<uint32_t> ranks;
   for (uint32_t i = 0; i < size; ++i) ranks.push_back(first + i);
   for (const uint32_t rank : ranks) {

@@ -225,8 +225,20 @@ void PrintRanks(const SealedPlan& plan, const std::vector<runtime::RunResult>& r
   }
 }
 
-// `plan_id` is written as soon as the plan was opened.
-absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::string* plan_id) {
+// Whether the other ranks of a run that failed go on: those of other replicas, where a replica fails alone.
+bool OthersGoOn(const absl::Status& status, const std::vector<runtime::RunResult>& results) {
+  return !results.empty() && !results.front().replicas.empty() && ReasonOf(status) != Reason::kStopped;
+}
+
+// Of a run whose replicas fail alone, for world rank 0 may be gone: that this process's replica ended well.
+void PrintReplica(const Plan& plan, uint32_t rank, const std::vector<runtime::RunResult>& results) {
+  const Coordinate at = CoordinateOf(plan.degrees, rank);
+  if (results.front().replicas.empty() || rank != RankOf(plan.degrees, {at.dp, 0, 0, 0})) return;
+  std::fprintf(stderr, "replica %u ended well\n", at.dp);
+}
+
+// `plan_id` is written as soon as the plan was opened, `others_go_on` when it was run.
+absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::string* plan_id, bool* others_go_on) {
   runtime::SessionOptions options;
   MESHSEAL_ASSIGN_OR_RETURN(options.compute, ComputeOf(flags.backend, flags.ranks));
   MESHSEAL_ASSIGN_OR_RETURN(const Policy policy, flags.policy.Resolve());
@@ -276,9 +288,10 @@ absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::strin
   const Phase phase = PhaseOf(flags, plan.plan(), hidden.tokens);
   std::vector<float> output(hidden.values.size());
   std::vector<runtime::RunResult> results;
+  absl::Status ran;
   if (flags.stack) {
-    MESHSEAL_RETURN_IF_ERROR(session->RunStack(
-        {phase, hidden.tokens, hidden.values, absl::MakeSpan(output), caller.token_ids, flags.rank_tokens}, &results));
+    ran = session->RunStack(
+        {phase, hidden.tokens, hidden.values, absl::MakeSpan(output), caller.token_ids, flags.rank_tokens}, &results);
   } else {
     results.emplace_back();
     runtime::RunRequest request;
@@ -290,9 +303,14 @@ absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::strin
     request.token_ids = caller.token_ids;
     request.routing = {caller.experts, caller.weights};
     request.group_tokens = flags.rank_tokens;
-    MESHSEAL_RETURN_IF_ERROR(session->Run(request, &results.back()));
+    ran = session->Run(request, &results.back());
   }
-  if (!launch.is_first()) return absl::OkStatus();
+  *others_go_on = OthersGoOn(ran, results);
+  MESHSEAL_RETURN_IF_ERROR(ran);
+  if (!launch.is_first()) {
+    PrintReplica(plan.plan(), launch.rank(), results);
+    return absl::OkStatus();
+  }
   std::string profile;
   if (!flags.profile.empty()) {
     MESHSEAL_ASSIGN_OR_RETURN(profile, ProfileText(flags, plan, hidden.tokens, results));
@@ -345,9 +363,10 @@ int RunAsRank(RunFlags flags) {
       [&flags, &plan_id](uint32_t rank, const absl::Status& cause) { ReportRank(flags, rank, plan_id, cause); });
   if (!launch.ok()) return Report("run", launch.status());
   if (!launch->identity().empty()) std::fprintf(stderr, "%s\n", launch->identity().c_str());
-  status = RunPlan(flags, *launch, &plan_id);
+  bool others_go_on = false;
+  status = RunPlan(flags, *launch, &plan_id, &others_go_on);
   const int exit_code = ReportRank(flags, launch->rank(), plan_id, status);
-  launch->Finish(status);
+  launch->Finish(status, others_go_on);
   return exit_code;
 }
 

@@ -54,7 +54,7 @@ absl::StatusOr<RankLaunch> RankLaunch::Start(absl::string_view ranks, const Wait
     const absl::Status same = runtime::CheckAgainstMpi(identity, launch.mpi_->rank(), launch.mpi_->size());
     if (!same.ok()) {
       give_up(launch.mpi_->rank(), same);
-      launch.mpi_->Finish(same);
+      launch.mpi_->Finish(same, runtime::MpiWorld::Others::kEnd);
       return same;
     }
     launch.identity_ = runtime::IdentityText(identity);
@@ -71,11 +71,13 @@ absl::StatusOr<RankLaunch> RankLaunch::Start(absl::string_view ranks, const Wait
   return Refuse(Reason::kNotBuilt, absl::StrCat("ranks '", ranks, "' are not built, this version has ", kBuilt));
 }
 
-void RankLaunch::Finish(const absl::Status& status) {
+void RankLaunch::Finish(const absl::Status& status, bool others_go_on) {
 #ifdef MESHSEAL_MPI
-  if (mpi_ != nullptr) mpi_->Finish(status);
+  using Others = runtime::MpiWorld::Others;
+  if (mpi_ != nullptr) mpi_->Finish(status, others_go_on ? Others::kGoOn : Others::kEnd);
 #else
   static_cast<void>(status);
+  static_cast<void>(others_go_on);
 #endif
 }
 

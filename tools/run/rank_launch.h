@@ -47,8 +47,9 @@ class RankLaunch {
   // Who this process is and who says so, for people; "" where it is alone.
   const std::string& identity() const { return identity_; }
 
-  // Ends the launch as the command has ended. Does not return where others are ended, too.
-  void Finish(const absl::Status& status);
+  // Ends the launch as the command has ended. Does not return where others are ended, too: unless `others_go_on`, those
+  // of a command that failed.
+  void Finish(const absl::Status& status, bool others_go_on = false);
 
  private:
   std::shared_ptr<runtime::RankWorld> world_;
