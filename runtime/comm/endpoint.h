@@ -66,6 +66,15 @@ class Endpoint {
   // What deadlines are counted in, from any zero.
   virtual std::chrono::nanoseconds Now() const { return std::chrono::steady_clock::now().time_since_epoch(); }
 
+  // Before two ranks of different scopes exchange, they meet: each tells all ranks that it has come, without waiting,
+  // and looks for the other in as many waits as it likes. `number` counts a rank's meetings, from 1.
+  virtual void Come(uint64_t number) = 0;
+  // OK when `peer` has come to that meeting or a later one. Reasons: kDeadline when it does not in `time`, which ends
+  // nothing; kPeerFailed when its scope or the world has ended.
+  virtual absl::Status AwaitPeer(uint32_t peer, uint64_t number, std::chrono::milliseconds time) = 0;
+  // This rank will not look for `peer` again.
+  virtual void GiveUpOn(uint32_t peer) { static_cast<void>(peer); }
+
   // OK as long as this end has not heard that a rank has ended what the channel's messages belong to; else what
   // Exchange would return. Does not wait. An end that hears nothing between calls says OK.
   virtual absl::Status Check(Channel) { return absl::OkStatus(); }

@@ -1,5 +1,6 @@
 #include "runtime/comm/inproc.h"
 
+#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -52,6 +53,23 @@ class Boxes {
     return cause;
   }
 
+  void Come(uint32_t rank, uint64_t number) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    seats_[rank].meeting = number;
+    for (Seat& seat : seats_) seat.changed.notify_one();
+  }
+
+  absl::Status AwaitPeer(uint32_t rank, uint32_t peer, uint64_t number, std::chrono::milliseconds time) {
+    const auto until = std::chrono::steady_clock::now() + time;
+    const std::array<Incoming, 1> with = {Incoming{peer, {}}};
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (seats_[peer].meeting < number) {
+      if (absl::Status ended = ends_.For(rank, Channel::kBetweenScopes, {}, with); !ended.ok()) return ended;
+      if (seats_[rank].changed.wait_until(lock, until) == std::cv_status::timeout) return NobodyCame(time, {peer});
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Check(uint32_t rank, Channel channel) {
     const std::lock_guard<std::mutex> lock(mutex_);
     return ends_.For(rank, channel);
@@ -71,6 +89,7 @@ class Boxes {
   struct Seat {
     std::condition_variable changed;  // something was posted to this rank, or taken from it, or all is over
     std::vector<bool> taken;
+    uint64_t meeting = 0;  // that it has come to
   };
 
   Box& BoxOf(Channel channel, uint32_t from, uint32_t to) {
@@ -151,6 +170,11 @@ class InprocEndpoint : public Endpoint {
   absl::Status Exchange(Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in,
                         std::chrono::milliseconds deadline) override {
     return boxes_->Exchange(rank_, channel, out, in, deadline);
+  }
+
+  void Come(uint64_t number) override { boxes_->Come(rank_, number); }
+  absl::Status AwaitPeer(uint32_t peer, uint64_t number, std::chrono::milliseconds time) override {
+    return boxes_->AwaitPeer(rank_, peer, number, time);
   }
 
   absl::Status Check(Channel channel) override { return boxes_->Check(rank_, channel); }

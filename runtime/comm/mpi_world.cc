@@ -42,13 +42,16 @@ constexpr std::chrono::milliseconds kLeaveGrace{300};
 constexpr std::chrono::milliseconds kAbortDeadline{1'000};
 // How much later than the rank that failed first the others end the job, whose exit code is that of the first.
 constexpr std::chrono::milliseconds kFirstGrace{150};
+// The same where all have ended MPI together, which lets each of them go at a moment of its own.
+constexpr std::chrono::milliseconds kFinalizedGrace{1'000};
 
 // What a rank tells the others besides the messages of its groups.
 struct Note {
-  std::array<char, 504> text{};  // ends with a 0
+  std::array<char, 496> text{};  // ends with a 0
   uint32_t rank = 0;
-  Channel channel = Channel::kWorld;  // of an end: whose
+  Channel channel = Channel::kWorld;  // of an end: whose; kBetweenScopes: it has come to a meeting
   std::array<uint8_t, 3> unused{};
+  uint64_t meeting = 0;
 };
 static_assert(sizeof(Note) == 512);
 
@@ -221,11 +224,12 @@ class MpiWorld::State {
   uint32_t NextConnection() { return ++connections_; }
 
   // To all others, without waiting.
-  void Tell(int tag, absl::string_view text, Channel channel = Channel::kWorld) {
+  void Tell(int tag, absl::string_view text, Channel channel = Channel::kWorld, uint64_t meeting = 0) {
     const std::lock_guard<std::mutex> lock(mutex_);
     Note& note = told_.emplace_back();
     note.rank = rank_;
     note.channel = channel;
+    note.meeting = meeting;
     text = text.substr(0, note.text.size() - 1);
     std::copy(text.begin(), text.end(), note.text.begin());
     for (uint32_t to = 0; to < size_; ++to) {
@@ -292,7 +296,7 @@ class MpiWorld::State {
       MPI_Finalize();
       watch_.End();
       // The launcher ends the job with the exit code of the first rank that has another than 0.
-      if (reason == Reason::kPeerFailed && !status.ok()) std::this_thread::sleep_for(kFirstGrace);
+      if (reason == Reason::kPeerFailed && !status.ok()) std::this_thread::sleep_for(kFinalizedGrace);
       return;
     }
     Leave(status);
@@ -355,7 +359,7 @@ template <class State>
 class MpiEndpoint : public Endpoint {
  public:
   MpiEndpoint(std::shared_ptr<State> state, uint32_t connection, uint32_t scope)
-      : state_(std::move(state)), connection_(connection), ends_(state_->size(), scope) {}
+      : state_(std::move(state)), connection_(connection), ends_(state_->size(), scope), meetings_(state_->size()) {}
 
   uint32_t rank() const override { return state_->rank(); }
   uint32_t world() const override { return state_->size(); }
@@ -379,11 +383,7 @@ class MpiEndpoint : public Endpoint {
       MESHSEAL_RETURN_IF_ERROR(Known(channel, out, in));
       const auto now = Clock::now();
       if (now >= until) {
-        const std::vector<uint32_t> missing = Missing();
-        if (channel == Channel::kBetweenScopes) {
-          for (const uint32_t rank : missing) state_->GiveUpOn(rank);
-        }
-        return End(channel, NobodyCame(deadline, missing));
+        return End(channel, NobodyCame(deadline, Missing()));
       }
       if (state_->stopped() && !stop_at.has_value()) stop_at = now + kStopGrace;
       if (stop_at.has_value() && now >= *stop_at) {
@@ -402,6 +402,24 @@ class MpiEndpoint : public Endpoint {
     }
     return absl::OkStatus();
   }
+
+  void Come(uint64_t number) override { state_->Tell(NoteTag(connection_), "", Channel::kBetweenScopes, number); }
+
+  absl::Status AwaitPeer(uint32_t peer, uint64_t number, std::chrono::milliseconds time) override {
+    const std::array<Incoming, 1> with = {Incoming{peer, {}}};
+    const auto until = Clock::now() + time;
+    for (Patience patience;; patience.Wait()) {
+      Hear();
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (meetings_[peer] >= number) return absl::OkStatus();
+      }
+      MESHSEAL_RETURN_IF_ERROR(Known(Channel::kBetweenScopes, {}, with));
+      if (Clock::now() >= until) return NobodyCame(time, {peer});
+    }
+  }
+
+  void GiveUpOn(uint32_t peer) override { state_->GiveUpOn(peer); }
 
   absl::Status Check(Channel channel) override {
     Hear();
@@ -435,6 +453,10 @@ class MpiEndpoint : public Endpoint {
   void Hear() {
     const auto add = [this](const Note& note) {
       const std::lock_guard<std::mutex> lock(mutex_);
+      if (note.channel == Channel::kBetweenScopes) {
+        meetings_[note.rank] = note.meeting;
+        return;
+      }
       ends_.Add(note.rank, note.channel, Refuse(Reason::kPeerFailed, note.text.data()));
     };
     while (const std::optional<Note> note = state_->Heard(NoteTag(connection_))) add(*note);
@@ -503,6 +525,7 @@ class MpiEndpoint : public Endpoint {
   const uint32_t connection_;
   std::mutex mutex_;
   Ends ends_;
+  std::vector<uint64_t> meetings_;     // that each rank has come to
   std::vector<MPI_Request> requests_;  // of one exchange, like what follows
   std::vector<MPI_Status> statuses_;
   std::vector<uint32_t> peers_;

@@ -25,6 +25,11 @@
 namespace meshseal::runtime {
 namespace {
 
+// The first rank of a scope waits for those of others in turns of a fourth of the deadline, and tells its own scope
+// after each. World rank 0 waits one turn for a message of a rank that it has met, and that one two: rank 0 may have
+// turned to another.
+constexpr int kTurns = 4;
+
 uint32_t StageOf(const Plan& plan, uint32_t layer) {
   return static_cast<uint32_t>(std::upper_bound(plan.stage_ends.begin(), plan.stage_ends.end(), layer) -
                                plan.stage_ends.begin());
@@ -163,9 +168,10 @@ absl::Status ResidentRank::MakeScopes() {
   pairs_.resize(scopes());
   for (uint32_t other = 0; other < scopes(); ++other) {
     if (other == own || (own != 0 && other != 0)) continue;
-    MESHSEAL_ASSIGN_OR_RETURN(pairs_[other],
-                              MakeMessageCommunicator(*endpoint_, Channel::kBetweenScopes,
-                                                      {0, FirstOfScope(std::max(own, other))}, {options_.deadline}));
+    MESHSEAL_ASSIGN_OR_RETURN(
+        pairs_[other],
+        MakeMessageCommunicator(*endpoint_, Channel::kBetweenScopes, {0, FirstOfScope(std::max(own, other))},
+                                {own == 0 ? options_.deadline / kTurns : options_.deadline / 2}));
     MESHSEAL_RETURN_IF_ERROR(pairs_[other]->Reserve(kHandOffBytes));
   }
   return absl::OkStatus();
@@ -223,9 +229,7 @@ absl::Status ResidentRank::Run(const LayerCall& call, std::vector<RunResult>* re
   MESHSEAL_RETURN_IF_ERROR(Agree(scope(), absl::OkStatus()));
   MESHSEAL_RETURN_IF_ERROR(Collect(call, results));
   if (scopes() == 1) return absl::OkStatus();
-  CollectScopes(call, results);
-  // So that nobody of the scope begins another call, and fails in it, before its first rank has handed over this one.
-  return Agree(*scope_, absl::OkStatus());
+  return MeetScopes(call, results);
 }
 
 absl::Status ResidentRank::RunLayers(const LayerCall& call, std::vector<RunResult>* results) {
@@ -364,18 +368,40 @@ absl::Status ResidentRank::Collect(const LayerCall& call, std::vector<RunResult>
   return absl::OkStatus();
 }
 
-void ResidentRank::CollectScopes(const LayerCall& call, std::vector<RunResult>* results) {
-  // The rest of its scope waits for a first rank meanwhile, as long as the deadline. So world rank 0 waits a third of
-  // it for all others together, and they wait two thirds: it may be late itself. It never takes less than a moment to
-  // see whether one is there.
-  using std::chrono::milliseconds;
-  const milliseconds third = options_.deadline / 3;
-  const std::chrono::nanoseconds until = endpoint_->Now() + third;
+absl::Status ResidentRank::MeetScopes(const LayerCall& call, std::vector<RunResult>* results) {
+  std::vector<uint32_t> awaited;
   for (uint32_t other = 0; other < pairs_.size(); ++other) {
-    if (pairs_[other] == nullptr || !lost_[other].ok()) continue;
-    const auto left = std::chrono::duration_cast<milliseconds>(until - endpoint_->Now());
-    pairs_[other]->SetDeadline(rank() == 0 ? std::max(left, third / 10) : 2 * third);
-    lost_[other] = HandOver(*pairs_[other], std::max(other, ScopeOf(rank())), call, results);
+    if (pairs_[other] != nullptr && lost_[other].ok()) awaited.push_back(other);
+  }
+  if (!pairs_.empty()) endpoint_->Come(++meetings_);
+  // Another scope that fails has its deadline to find out why, and may have begun later.
+  const std::chrono::milliseconds patience = 2 * options_.deadline;
+  const std::chrono::nanoseconds until = endpoint_->Now() + patience;
+  const std::chrono::milliseconds turn = options_.deadline / kTurns;
+  while (true) {
+    for (size_t i = 0; i < awaited.size();) {
+      const uint32_t other = awaited[i];
+      const uint32_t peer = FirstOfScope(other);
+      absl::Status met = endpoint_->AwaitPeer(peer, meetings_, i == 0 ? turn : std::chrono::milliseconds(0));
+      if (met.ok()) {
+        met = HandOver(*pairs_[other], std::max(other, ScopeOf(rank())), call, results);
+      } else if (ReasonOf(met) == Reason::kDeadline) {
+        if (endpoint_->Now() < until) {
+          ++i;
+          continue;
+        }
+        met = NobodyCame(patience, {peer});
+      }
+      if (!met.ok()) endpoint_->GiveUpOn(peer);
+      lost_[other] = std::move(met);
+      awaited.erase(awaited.begin() + static_cast<ptrdiff_t>(i));
+    }
+    // The others of the scope wait for its first rank, but never long without a sign of life; so nobody of it begins
+    // another call, and fails in it, before this one was handed over.
+    const uint8_t own = awaited.empty() ? 0 : 1;
+    std::vector<uint8_t> all(scope_->size());
+    MESHSEAL_RETURN_IF_ERROR(scope_->AllGather(BytesOf(absl::MakeConstSpan(&own, 1)), BytesIn(absl::MakeSpan(all))));
+    if (all.front() == 0) return absl::OkStatus();
   }
 }
 

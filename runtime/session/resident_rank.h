@@ -122,8 +122,9 @@ class ResidentRank {
   // To the first rank of the scope, of what other processes' ranks have run: reports, routings, rows.
   absl::Status Collect(const LayerCall& call, std::vector<RunResult>* results);
   absl::Status CollectReports(std::vector<RunResult>* results);
-  // To world rank 0, of what the first ranks of other scopes have. What does not come is lost (LossOf).
-  void CollectScopes(const LayerCall& call, std::vector<RunResult>* results);
+  // To world rank 0, of what the first ranks of other scopes have; the other ranks of the scope wait. What does not
+  // come is lost (LossOf).
+  absl::Status MeetScopes(const LayerCall& call, std::vector<RunResult>* results);
   // What scope `scope` has, from its first rank to world rank 0: on both of them.
   absl::Status HandOver(Communicator& pair, uint32_t scope, const LayerCall& call, std::vector<RunResult>* results);
 
@@ -140,6 +141,7 @@ class ResidentRank {
   // memory, because what failed may still be at work on it.
   std::vector<std::unique_ptr<Communicator>> pairs_;
   std::vector<absl::Status> lost_;  // by scope
+  uint64_t meetings_ = 0;           // of first ranks, of which each call is one
   std::unique_ptr<RankCompute> compute_;
   std::shared_ptr<const WeightFiles> files_;  // until they are loaded
   std::vector<RankProgram> decode_;           // by layer class

@@ -27,6 +27,11 @@ class PassingEndpoint : public runtime::Endpoint {
                         absl::Span<const runtime::Incoming> in, std::chrono::milliseconds deadline) override {
     return real_->Exchange(channel, out, in, deadline);
   }
+  void Come(uint64_t number) override { real_->Come(number); }
+  absl::Status AwaitPeer(uint32_t peer, uint64_t number, std::chrono::milliseconds time) override {
+    return real_->AwaitPeer(peer, number, time);
+  }
+  void GiveUpOn(uint32_t peer) override { real_->GiveUpOn(peer); }
   std::chrono::nanoseconds Now() const override { return real_->Now(); }
   absl::Status Check(runtime::Channel channel) override { return real_->Check(channel); }
   void Abort(runtime::Channel channel, const absl::Status& cause) override { real_->Abort(channel, cause); }

@@ -379,10 +379,10 @@ bool SameRows(const Shape& shape, const Answer& answer, size_t call, uint32_t re
 void CheckReplicas(const Scenario& scenario, const Shape& shape, const Simulation& simulation, Outcome* outcome) {
   const MessageFault& fault = scenario.simulation.fault;
   const auto broken = [&](auto... text) { outcome->faults.push_back(absl::StrCat(text...)); };
-  // World rank 0 waits a third of the deadline for the others' rows.
-  const bool harmless =
-      fault.kind == FaultKind::kNone || (fault.kind == FaultKind::kDelay && fault.delay < kDeadline / 3 - kGrace);
+  // First ranks that have met wait a fourth of the deadline for each other.
   const bool slow = fault.kind == FaultKind::kDelay && fault.delay < kDeadline;
+  const bool between = simulation.fault_channel() == Channel::kBetweenScopes;
+  const bool harmless = fault.kind == FaultKind::kNone || (slow && (!between || fault.delay < kDeadline / 4 - kGrace));
   const bool may_pass = fault.kind == FaultKind::kDuplicate || fault.kind == FaultKind::kRepeat || slow;
   if (simulation.stuck()) broken("a rank did not come back");
   if (fault.kind != FaultKind::kNone && !simulation.fault_time().has_value()) broken("the fault did not happen");
@@ -462,7 +462,6 @@ void CheckReplicas(const Scenario& scenario, const Shape& shape, const Simulatio
   }
   if (while_loading || harmless || may_pass) return;
   // Between replicas, a message that is lost ends neither.
-  const bool between = simulation.fault_channel() == Channel::kBetweenScopes;
   const bool kills = fault.kind == FaultKind::kKill;
   if (!scenario.together && (!between || kills) && ended_of_faulty != living_of_faulty) {
     broken(living_of_faulty - ended_of_faulty, " of the replica's ", living_of_faulty, " ranks go on");

@@ -52,7 +52,10 @@ class Simulation::State {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (scope == scope_) return;
     scope_ = scope;
-    for (Seat& seat : seats_) seat.ends.emplace(world(), scope);
+    for (Seat& seat : seats_) {
+      seat.ends.emplace(world(), scope);
+      seat.meetings.assign(world(), 0);
+    }
   }
 
   // From here on nobody runs before `rank` has called.
@@ -97,6 +100,37 @@ class Simulation::State {
     PickNext();
     if (!AwaitTurn(&lock, rank)) return Stuck();
     Record(seat.wait.result.ok() ? "goes on" : "fails", rank);
+    return seat.wait.result;
+  }
+
+  void Come(uint32_t rank, uint64_t number) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!AwaitTurn(&lock, rank) || seats_[rank].killed) return;
+    Record("comes", rank, number);
+    for (uint32_t to = 0; to < world(); ++to) {
+      if (to != rank) seats_[to].notes.push_back({rank, Channel::kBetweenScopes, "", now_ + DrawDelay(), number});
+    }
+  }
+
+  absl::Status AwaitPeer(uint32_t rank, uint32_t peer, uint64_t number, std::chrono::milliseconds time) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!AwaitTurn(&lock, rank)) return Stuck();
+    Seat& seat = seats_[rank];
+    if (seat.killed) return Killed(rank);
+    if (seat.meetings[peer] >= number) return absl::OkStatus();
+    const std::vector<Incoming> with = {{peer, {}}};
+    if (absl::Status ended = seat.ends->For(rank, Channel::kBetweenScopes, {}, with); !ended.ok()) return ended;
+    seat.wait = Wait{};
+    seat.wait.channel = Channel::kBetweenScopes;
+    seat.wait.in = with;
+    seat.wait.peer = peer;
+    seat.wait.meeting = number;
+    seat.wait.deadline = time;
+    seat.wait.until = now_ + time;
+    seat.place = Place::kWaiting;
+    running_.reset();
+    PickNext();
+    if (!AwaitTurn(&lock, rank)) return Stuck();
     return seat.wait.result;
   }
 
@@ -151,6 +185,7 @@ class Simulation::State {
     Channel channel = Channel::kWorld;
     std::string text;
     VirtualTime arrives;
+    uint64_t meeting = 0;  // that its sender has come to; 0: an end
   };
 
   struct Sent {
@@ -164,6 +199,8 @@ class Simulation::State {
     absl::Span<const Incoming> in;
     std::vector<Incoming> missing;
     std::vector<Sent> untaken;
+    uint32_t peer = 0;
+    uint64_t meeting = 0;  // that `peer` is awaited at; 0: messages are
     std::chrono::milliseconds deadline{0};
     VirtualTime until{0};
     absl::Status result;
@@ -173,7 +210,8 @@ class Simulation::State {
     Place place = Place::kGone;
     std::condition_variable turn;
     bool killed = false;
-    std::optional<Ends> ends;  // that the rank has heard of
+    std::optional<Ends> ends;        // that the rank has heard of
+    std::vector<uint64_t> meetings;  // that each rank has come to, as far as it has heard
     uint64_t sent = 0;
     Wait wait;
     std::vector<Note> notes;
@@ -265,10 +303,17 @@ class Simulation::State {
       std::memcpy(message.bytes.data(), arrived.bytes.data(), arrived.bytes.size());
       wait.missing.erase(wait.missing.begin() + static_cast<ptrdiff_t>(i));
     }
-    if (wait.missing.empty() && wait.untaken.empty()) return Finish(rank, absl::OkStatus());
+    if (wait.meeting == 0 && wait.missing.empty() && wait.untaken.empty()) return Finish(rank, absl::OkStatus());
     const auto note = std::min_element(seat.notes.begin(), seat.notes.end(),
                                        [](const Note& a, const Note& b) { return a.arrives < b.arrives; });
     if (note != seat.notes.end() && note->arrives <= now_) {
+      if (note->meeting != 0) {
+        seat.meetings[note->from] = std::max(seat.meetings[note->from], note->meeting);
+        seat.notes.erase(note);
+        if (wait.meeting == 0 || seat.meetings[wait.peer] < wait.meeting) return true;
+        Record("meets", rank, wait.peer);
+        return Finish(rank, absl::OkStatus());
+      }
       Record("hears the end from", rank, note->from);
       seat.ends->Add(note->from, note->channel, Refuse(Reason::kPeerFailed, note->text));
       seat.notes.erase(note);
@@ -277,6 +322,7 @@ class Simulation::State {
       return Finish(rank, std::move(ended));
     }
     if (now_ < wait.until) return changed;
+    if (wait.meeting != 0) return Finish(rank, runtime::NobodyCame(wait.deadline, {wait.peer}));
     std::vector<uint32_t> missing;
     for (const Incoming& message : wait.missing) missing.push_back(message.from);
     for (const Sent& message : wait.untaken) missing.push_back(message.to);
@@ -444,6 +490,11 @@ class SimulatedEndpoint : public Endpoint {
 
   std::chrono::nanoseconds Now() const override {
     return state_->Locked([](const State& s) { return s.now(); });
+  }
+
+  void Come(uint64_t number) override { state_->Come(rank_, number); }
+  absl::Status AwaitPeer(uint32_t peer, uint64_t number, std::chrono::milliseconds time) override {
+    return state_->AwaitPeer(rank_, peer, number, time);
   }
 
   void Abort(Channel channel, const absl::Status& cause) override { state_->Abort(rank_, channel, cause); }
