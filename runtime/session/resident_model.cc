@@ -213,7 +213,8 @@ absl::Status ResidentModel::VerdictOf(const LayerCall& call, const std::vector<b
       continue;
     }
     if (over_before[scope] && call.bands.RowsOf(scope).count == 0) continue;  // nothing was asked of it
-    if (!reason.has_value() || reason == Reason::kPeerFailed) reason = ReasonOf(failure);  // the one that blames no peer
+    if (!reason.has_value() || reason == Reason::kPeerFailed)
+      reason = ReasonOf(failure);  // the one that blames no peer
     parts.push_back(FailureText(scope, scope_ranks_, scopes(), over_before[scope] ? "is over" : "failed", failure));
   }
   if (!reason.has_value()) return absl::OkStatus();
