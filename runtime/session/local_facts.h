@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
+#include "runtime/session/host_memory.h"
 #include "schema/sha256.h"
 
 namespace meshseal::runtime {
@@ -20,16 +20,14 @@ struct LocalFacts {
   std::string host;          // its name, for messages
   Sha256Digest machine{};    // of its boot id: the same for all processes of a machine, also in containers
   uint64_t free_memory = 0;  // bytes that the host can give without swapping
-  std::string build;         // lines: version, compiler and what of its options changes results
-  std::string environment;   // lines: ComparedEnvironment of this process
-  Nonce nonce{};             // fresh
+  std::optional<MemoryLimit> memory_limit;
+  std::string build;        // lines: version, compiler and what of its options changes results
+  std::string environment;  // lines: ComparedEnvironment of this process
+  Nonce nonce{};            // fresh
 };
 
 // Reason kUsage where the machine does not tell.
 absl::StatusOr<LocalFacts> CollectLocalFacts();
-
-// The line "MemAvailable: N kB" of /proc/meminfo, in bytes; nothing where there is none.
-std::optional<uint64_t> AvailableMemory(absl::string_view meminfo);
 
 }  // namespace meshseal::runtime
 

@@ -80,6 +80,7 @@ enum class Rule : uint8_t {
   kOwnDevice,
   kBesideDevice,
   kCharged,
+  kLimited,
   kUnique,
   kProven
 };
@@ -348,24 +349,53 @@ absl::Status CheckBesideDevice(const Gathered& all, const FieldRow& field) {
   return absl::OkStatus();
 }
 
-// Ranks on one host without devices share its memory.
+// Whether both compute in the memory of one host.
+bool ShareHost(const RankRecord& a, const RankRecord& b) { return !HasDevice(a) && !HasDevice(b) && SameMachine(a, b); }
+
+// What the plan charges for `ranks` together.
+uint64_t ChargedFor(const Gathered& all, const Ranks& ranks) {
+  uint64_t charged = 0;
+  for (const size_t rank : ranks) {
+    charged = CheckedAdd(charged, all.plan.plan().memory[rank].total).value_or(UINT64_MAX);
+  }
+  return charged;
+}
+
 absl::Status CheckCharged(const Gathered& all) {
-  const auto share = [&](size_t a, size_t b) {
-    return !HasDevice(all.records[a]) && !HasDevice(all.records[b]) && SameMachine(all.records[a], all.records[b]);
-  };
+  const auto share = [&](size_t a, size_t b) { return ShareHost(all.records[a], all.records[b]); };
   for (const Ranks& ranks : RanksByValue(all.records.size(), share)) {
-    uint64_t charged = 0;
+    const uint64_t charged = ChargedFor(all, ranks);
     uint64_t free = UINT64_MAX;
-    for (const size_t rank : ranks) {
-      charged = CheckedAdd(charged, all.plan.plan().memory[rank].total).value_or(UINT64_MAX);
-      free = std::min(free, all.records[rank].free_memory);
-    }
+    for (const size_t rank : ranks) free = std::min(free, all.records[rank].free_memory);
     if (charged <= free) continue;
     const RankRecord& first = all.records[ranks[0]];
     return Refuse(Reason::kOutOfMemory,
                   absl::StrCat("preflight: free memory of ", HostText(first),
                                HasDevice(first) ? absl::StrCat(", device ", UuidText(first.device)) : "", " is ", free,
-                               " bytes, the plan charges ", charged, " for ", RanksText(ranks)));
+                               HasDevice(first) ? " bytes" : " bytes (MemAvailable)", ", the plan charges ", charged,
+                               " for ", RanksText(ranks)));
+  }
+  return absl::OkStatus();
+}
+
+// Ranks in one control group share what is left below its limit.
+absl::Status CheckLimited(const Gathered& all) {
+  const auto share = [&](size_t a, size_t b) {
+    const RankRecord& one = all.records[a];
+    const RankRecord& other = all.records[b];
+    return ShareHost(one, other) && one.memory_group_id == other.memory_group_id;
+  };
+  for (const Ranks& ranks : RanksByValue(all.records.size(), share)) {
+    const RankRecord& first = all.records[ranks[0]];
+    if (HasDevice(first) || first.memory_group_id == 0) continue;
+    const uint64_t charged = ChargedFor(all, ranks);
+    uint64_t left = UINT64_MAX;
+    for (const size_t rank : ranks) left = std::min(left, all.records[rank].memory_left);
+    if (charged <= left) continue;
+    return Refuse(Reason::kOutOfMemory,
+                  absl::StrCat("preflight: the memory limit of control group ", NameText(first.memory_group), " on ",
+                               HostText(first), " leaves ", left, " bytes, the plan charges ", charged, " for ",
+                               RanksText(ranks)));
   }
   return absl::OkStatus();
 }
@@ -436,6 +466,8 @@ absl::Status CheckField(const Gathered& all, size_t number) {
       return CheckBesideDevice(all, field);
     case Rule::kCharged:
       return CheckCharged(all);
+    case Rule::kLimited:
+      return CheckLimited(all);
     case Rule::kUnique:
       return CheckUnique(all, field);
     case Rule::kProven:

@@ -7,6 +7,7 @@
 //  - hosts: ranks of one node are on one machine and those of different nodes are not, unless emulated;
 //  - own device: different for all ranks, unless emulated;
 //  - charged: at least what the plan charges, of a device, or of a host for all ranks on it together;
+//  - limited: the same of what a control group's limit leaves, for all ranks in it together;
 //  - unique: different for all ranks;
 //  - proven: between hosts, every rank proves that it knows the job key, or says that the network is isolated;
 //  - shown: for messages alone.

@@ -137,6 +137,11 @@ RankStatement StatementOf(const SealedPlan& sealed, uint32_t rank, const RankFac
   record.device = facts.device;
   record.pci_id = NameOf<16>(facts.pci_id);
   record.free_memory = facts.local.free_memory;
+  if (const std::optional<MemoryLimit>& limit = facts.local.memory_limit; limit.has_value()) {
+    record.memory_group_id = limit->id;
+    record.memory_group = NameOf<64>(limit->group);
+    record.memory_left = limit->left;
+  }
   record.nonce = facts.local.nonce;
   record.network = facts.job_key.has_value() ? NetworkTrust::kJobKey
                    : facts.isolated_network  ? NetworkTrust::kIsolated

@@ -18,7 +18,7 @@
 namespace meshseal::runtime {
 
 // The version of the record and of the protocol behind it.
-inline constexpr uint32_t kPreflightProtocol = 2;
+inline constexpr uint32_t kPreflightProtocol = 3;
 
 // Bytes of a record as it is sent, in every protocol; what no field fills is zero.
 inline constexpr size_t kRecordBytes = 1024;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "runtime/session/compared_environment.h"
@@ -33,15 +32,6 @@ TEST(ComparedEnvironmentTest, IsSortedLines) {
   EXPECT_EQ(ComparedEnvironment({"UCX_TLS=a=b", "HOME=/root", "NCCL_ALGO=Ring\nTree", "NCCL_PROTO=", "broken"}),
             "NCCL_ALGO Ring\\nTree\nNCCL_PROTO \nUCX_TLS a=b\n");
   EXPECT_EQ(ComparedEnvironment({}), "");
-}
-
-TEST(LocalFactsTest, AvailableMemoryIsTheKernelsLine) {
-  EXPECT_EQ(AvailableMemory("MemTotal:       100 kB\nMemAvailable:    42 kB\nBuffers: 1 kB\n"), 42 * 1024);
-  EXPECT_EQ(AvailableMemory("MemTotal:       100 kB\n"), std::nullopt);
-  EXPECT_EQ(AvailableMemory("MemAvailable:    42\n"), std::nullopt);
-  EXPECT_EQ(AvailableMemory("MemAvailable:    -42 kB\n"), std::nullopt);
-  EXPECT_EQ(AvailableMemory("MemAvailable:    18446744073709551615 kB\n"), std::nullopt);
-  EXPECT_EQ(AvailableMemory(""), std::nullopt);
 }
 
 TEST(LocalFactsTest, AreThoseOfThisMachineAndEachNonceIsFresh) {

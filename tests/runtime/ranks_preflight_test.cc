@@ -243,10 +243,12 @@ std::vector<Altered> AllAlterations() {
   all.push_back({F::kPciId, [](RankStatement& s, uint32_t) { s.record.pci_id = {'0'}; },
                  [](uint32_t rank) { return absl::StrCat("preflight: PCI id of rank ", rank, " is 0"); },
                  [](uint32_t) { return " and its device is none"; }});
-  all.push_back(
-      {F::kFreeMemory, [](RankStatement& s, uint32_t) { s.record.free_memory = 1; },
-       [](uint32_t) { return absl::StrCat("preflight: free memory of ", MachineText("host0"), " is 1 bytes"); },
-       [](uint32_t) { return " for ranks 0, 1, 2, 3"; }});
+  all.push_back({F::kFreeMemory, [](RankStatement& s, uint32_t) { s.record.free_memory = 1; },
+                 [](uint32_t) {
+                   return absl::StrCat("preflight: free memory of ", MachineText("host0"),
+                                       " is 1 bytes (MemAvailable)");
+                 },
+                 [](uint32_t) { return " for ranks 0, 1, 2, 3"; }});
   all.push_back(
       {F::kNonce,
        [](RankStatement& s, uint32_t rank) { s.record.nonce = {static_cast<uint8_t>((rank + 1) % kWorldSize + 1)}; },
@@ -259,6 +261,11 @@ std::vector<Altered> AllAlterations() {
        },
        [](uint32_t rank) { return absl::StrCat("preflight: rank ", rank, " sent no proof of the job key: "); },
        [](uint32_t) { return "give every rank the same --job-key FILE, or say --isolated-network"; }});
+  all.push_back({F::kMemoryGroupId, [](RankStatement& s, uint32_t) { s.record.memory_group_id = 1; },
+                 [](uint32_t) { return "preflight: the memory limit of control group none on "; },
+                 [](uint32_t) { return " leaves 0 bytes, the plan charges "; }});
+  all.push_back({F::kMemoryGroup, [](RankStatement& s, uint32_t) { s.record.memory_group = {'x'}; }, nullptr, nullptr});
+  all.push_back({F::kMemoryLeft, [](RankStatement& s, uint32_t) { s.record.memory_left = 1; }, nullptr, nullptr});
   return all;
 }
 
@@ -291,7 +298,7 @@ TEST(PreflightTest, EachFieldAlteredOnEachRankIsRefusedOnAllRanks) {
       ++refused;
     }
   }
-  EXPECT_EQ(refused, (kPreflightFields - 1) * kWorldSize);
+  EXPECT_EQ(refused, (kPreflightFields - 3) * kWorldSize);
 }
 
 TEST(PreflightTest, AllValuesAreNamedWithTheRanksThatHoldThem) {
@@ -483,15 +490,15 @@ TEST(PreflightTest, RanksOfAHostShareItsMemoryAndDevicesHaveTheirOwn) {
   ExpectVerdict(plan, Statements(plan, kWorldSize, with(all)), "", std::nullopt);
   ExpectVerdict(plan, Statements(plan, kWorldSize, with(all - 1)),
                 absl::StrCat("preflight: free memory of ", MachineText("host0"), " is ", all - 1,
-                             " bytes, the plan charges ", all, " for ranks 0, 1, 2, 3"),
+                             " bytes (MemAvailable), the plan charges ", all, " for ranks 0, 1, 2, 3"),
                 Reason::kOutOfMemory);
   // What one rank was told counts for all.
   ExpectVerdict(
       plan,
       Statements(plan, kWorldSize,
                  [&](RankFacts& facts, uint32_t rank) { facts.local.free_memory = rank == 2 ? all - 1 : all; }),
-      absl::StrCat("preflight: free memory of ", MachineText("host0"), " is ", all - 1, " bytes, the plan charges ",
-                   all, " for ranks 0, 1, 2, 3"),
+      absl::StrCat("preflight: free memory of ", MachineText("host0"), " is ", all - 1,
+                   " bytes (MemAvailable), the plan charges ", all, " for ranks 0, 1, 2, 3"),
       Reason::kOutOfMemory);
 
   const uint64_t one = plan.plan().memory[2].total;
@@ -521,8 +528,40 @@ TEST(PreflightTest, RanksOfAHostShareItsMemoryAndDevicesHaveTheirOwn) {
   ExpectVerdict(hosts, Statements(hosts, 4, host_1(on_1)), "", std::nullopt);
   ExpectVerdict(hosts, Statements(hosts, 4, host_1(on_1 - 1)),
                 absl::StrCat("preflight: free memory of ", MachineText("host1"), " is ", on_1 - 1,
-                             " bytes, the plan charges ", on_1, " for ranks 2, 3"),
+                             " bytes (MemAvailable), the plan charges ", on_1, " for ranks 2, 3"),
                 Reason::kOutOfMemory);
+}
+
+TEST(PreflightTest, RanksOfAControlGroupShareWhatItsLimitLeaves) {
+  const SealedPlan plan = Sealed(PlanOf(kWorldSize));
+  const std::vector<RankMemory>& memory = plan.plan().memory;
+  const uint64_t low = memory[0].total + memory[1].total;
+  const uint64_t high = memory[2].total + memory[3].total;
+  // Ranks 0 and 1 in one container of a host, 2 and 3 in another.
+  const auto containers = [](uint64_t left, uint64_t other_left) {
+    return [=](RankFacts& facts, uint32_t rank) {
+      facts.local.memory_limit = rank < 2 ? MemoryLimit{"/", 7, uint64_t{1} << 30, left}
+                                          : MemoryLimit{"/pod/second", 8, uint64_t{1} << 30, other_left};
+    };
+  };
+  ExpectVerdict(plan, Statements(plan, kWorldSize, containers(low, high)), "", std::nullopt);
+  ExpectVerdict(plan, Statements(plan, kWorldSize, containers(low, high - 1)),
+                absl::StrCat("preflight: the memory limit of control group /pod/second on ", MachineText("host0"),
+                             " leaves ", high - 1, " bytes, the plan charges ", high, " for ranks 2, 3"),
+                Reason::kOutOfMemory);
+  ExpectVerdict(plan, Statements(plan, kWorldSize, containers(low - 1, high)),
+                absl::StrCat("preflight: the memory limit of control group / on ", MachineText("host0"), " leaves ",
+                             low - 1, " bytes, the plan charges ", low, " for ranks 0, 1"),
+                Reason::kOutOfMemory);
+  // A device's memory is not the group's.
+  ExpectVerdict(plan,
+                Statements(plan, kWorldSize,
+                           [&](RankFacts& facts, uint32_t rank) {
+                             containers(1, 1)(facts, rank);
+                             facts.device = {static_cast<uint8_t>(rank + 1)};
+                             facts.pci_id = absl::StrCat(rank);
+                           }),
+                "", std::nullopt);
 }
 
 constexpr const char* kGive = "give every rank the same --job-key FILE, or say --isolated-network";

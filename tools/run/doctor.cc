@@ -22,6 +22,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/launch/environment.h"
 #include "runtime/launch/launch_identity.h"
+#include "runtime/session/host_memory.h"
 #include "schema/byte_text.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
@@ -64,8 +65,7 @@ struct Findings {
   MachineFacts machine;
   uint32_t usable_cores = 0;  // that this process may run on
   std::string simd;
-  uint64_t memory_total = 0;
-  uint64_t memory_available = 0;
+  runtime::HostMemory memory;
   uint64_t huge_pages = 0;  // reserved ones
   uint64_t huge_page_bytes = 0;
   std::string transparent_huge_pages;  // always, madvise, never; "" where the kernel does not say
@@ -190,13 +190,12 @@ std::string TextOf(const std::optional<CudaFindings>& cuda) {
   return text;
 }
 
-void DescribeMachine(Findings* report) {
+absl::Status DescribeMachine(Findings* report) {
   report->machine = FactsOfMachine();
   report->usable_cores = UsableCores();
   report->simd = SimdLevel();
+  MESHSEAL_ASSIGN_OR_RETURN(report->memory, runtime::ReadHostMemory());
   const std::string memory = ProcText("/proc/meminfo");
-  report->memory_total = NumberOf(memory, "MemTotal") * 1024;
-  report->memory_available = NumberOf(memory, "MemAvailable") * 1024;
   report->huge_pages = NumberOf(memory, "HugePages_Total");
   report->huge_page_bytes = NumberOf(memory, "Hugepagesize") * 1024;
   report->transparent_huge_pages = ChosenWord(ProcText("/sys/kernel/mm/transparent_hugepage/enabled"));
@@ -210,6 +209,7 @@ void DescribeMachine(Findings* report) {
   report->mpi_library = library.version;
   report->mpi_threads = library.threads;
 #endif
+  return absl::OkStatus();
 }
 
 nlohmann::ordered_json JsonOf(const Listener& listener) {
@@ -223,16 +223,37 @@ nlohmann::ordered_json JsonOf(const Listener& listener) {
   return json;
 }
 
+nlohmann::ordered_json LimitJson(const runtime::HostMemory& memory) {
+  if (!memory.limit.has_value()) return nullptr;
+  return {{"group", memory.limit->group}, {"bytes", memory.limit->bytes}, {"left", memory.limit->left}};
+}
+
+// Both bounds, the one that holds first.
+std::string MemoryText(const runtime::HostMemory& memory) {
+  const std::string host =
+      absl::StrCat(ByteText(memory.available), " of ", ByteText(memory.total), " available (MemAvailable)");
+  if (!memory.limit.has_value()) return absl::StrCat(host, ", no control group limits it");
+  const std::string group = absl::StrCat(ByteText(memory.limit->left), " of ", ByteText(memory.limit->bytes),
+                                         " left by the limit of control group ", memory.limit->group);
+  return memory.limit->left < memory.available ? absl::StrCat(group, "; the host has ", host)
+                                               : absl::StrCat(host, "; ", group);
+}
+
 std::string JsonText(const Findings& report) {
   nlohmann::ordered_json json;
   json["version"] = 1;
   json["meshseal"] = std::string(Version());
-  json["machine"] = {
-      {"processor", report.machine.processor},       {"cores", report.machine.cores},
-      {"usable_cores", report.usable_cores},         {"simd", report.simd},
-      {"cache_bytes", report.machine.cache_bytes},   {"memory_total", report.memory_total},
-      {"memory_available", report.memory_available}, {"huge_pages", report.huge_pages},
-      {"huge_page_bytes", report.huge_page_bytes},   {"transparent_huge_pages", report.transparent_huge_pages}};
+  json["machine"] = {{"processor", report.machine.processor},
+                     {"cores", report.machine.cores},
+                     {"usable_cores", report.usable_cores},
+                     {"simd", report.simd},
+                     {"cache_bytes", report.machine.cache_bytes},
+                     {"memory_total", report.memory.total},
+                     {"memory_available", report.memory.available},
+                     {"memory_limit", LimitJson(report.memory)},
+                     {"huge_pages", report.huge_pages},
+                     {"huge_page_bytes", report.huge_page_bytes},
+                     {"transparent_huge_pages", report.transparent_huge_pages}};
   json["nvidia"] = {{"driver", report.nvidia_driver}, {"devices", report.nvidia_devices}};
   json["cuda"] = JsonOf(report.cuda);
   json["mpi"] = {
@@ -253,7 +274,7 @@ std::string Text(const Findings& report) {
   };
   line("cores", absl::StrCat(report.usable_cores, " of ", report.machine.cores, " may be used, ",
                              OrElse(report.machine.processor, "unknown processor"), ", ", report.simd));
-  line("memory", absl::StrCat(ByteText(report.memory_available), " of ", ByteText(report.memory_total), " available"));
+  line("memory", MemoryText(report.memory));
   line("pages", absl::StrCat(report.huge_pages, " huge ones of ", ByteText(report.huge_page_bytes),
                              " reserved, transparent ones: ", OrElse(report.transparent_huge_pages, "none")));
   line("NVIDIA", report.nvidia_devices.empty() ? "none seen" : absl::StrJoin(report.nvidia_devices, "; "));
@@ -285,7 +306,7 @@ absl::Status PrintFindings(Findings report, bool launched, absl::string_view for
 
 absl::Status RunDoctor(absl::string_view format) {
   Findings report;
-  DescribeMachine(&report);
+  MESHSEAL_RETURN_IF_ERROR(DescribeMachine(&report));
   const absl::StatusOr<std::optional<runtime::LaunchIdentity>> identity =
       runtime::ResolveLaunchIdentity(runtime::ProcessEnvironment());
   if (!identity.ok()) {
