@@ -8,8 +8,7 @@
 #include "schema/version.h"
 
 struct meshseal_error {
-  int exit_code;
-  const char* reason;
+  meshseal::Reason reason;
   const char* text;
 };
 
@@ -18,8 +17,7 @@ namespace {
 
 // Of no caller's, and never freed.
 const meshseal_error& NoMemory() {
-  static const meshseal_error error = {RowOf(Reason::kOutOfMemory).exit_code, RowOf(Reason::kOutOfMemory).slug,
-                                       RowOf(Reason::kOutOfMemory).meaning};
+  static const meshseal_error error = {Reason::kOutOfMemory, RowOf(Reason::kOutOfMemory).meaning};
   return error;
 }
 
@@ -35,8 +33,10 @@ meshseal_error* HandOut(const absl::Status& status) {
   char* const copy = static_cast<char*>(memory) + sizeof(meshseal_error);
   std::memcpy(copy, text.data(), text.size());
   copy[text.size()] = '\0';
-  return new (memory) meshseal_error{row.exit_code, row.slug, copy};
+  return new (memory) meshseal_error{row.reason, copy};
 }
+
+absl::Status StatusOf(const meshseal_error& error) { return Refuse(error.reason, error.text); }
 
 // The caller cannot write through the pointer: the type is opaque.
 meshseal_error* HandOutNoMemory() noexcept { return const_cast<meshseal_error*>(&NoMemory()); }
@@ -51,6 +51,11 @@ absl::Status CheckFlag(int32_t value, absl::string_view name) {
   return Refuse(Reason::kUsage, absl::StrCat(name, " is ", value, ", expected 0 or 1"));
 }
 
+absl::Status CheckWait(uint32_t milliseconds, absl::string_view name) {
+  if (milliseconds != 0) return absl::OkStatus();
+  return Refuse(Reason::kUsage, absl::StrCat(name, " is 0"));
+}
+
 absl::Status CheckStructSize(size_t found, size_t expected, absl::string_view name) {
   if (found == expected) return absl::OkStatus();
   return Refuse(Reason::kUsage, absl::StrCat(name, "->struct_size is ", found, ", this version's is ", expected));
@@ -62,9 +67,13 @@ uint32_t meshseal_abi_version(void) { return MESHSEAL_ABI_VERSION; }
 
 const char* meshseal_version(void) { return meshseal::Version().data(); }
 
-int meshseal_error_exit_code(const meshseal_error* error) { return error == nullptr ? 0 : error->exit_code; }
+int meshseal_error_exit_code(const meshseal_error* error) {
+  return error == nullptr ? 0 : meshseal::RowOf(error->reason).exit_code;
+}
 
-const char* meshseal_error_reason(const meshseal_error* error) { return error == nullptr ? "ok" : error->reason; }
+const char* meshseal_error_reason(const meshseal_error* error) {
+  return error == nullptr ? "ok" : meshseal::RowOf(error->reason).slug;
+}
 
 const char* meshseal_error_text(const meshseal_error* error) { return error == nullptr ? "" : error->text; }
 

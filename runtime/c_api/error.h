@@ -18,6 +18,9 @@ namespace meshseal::runtime::c_api {
 // What the caller gets for `status`: NULL when it is OK.
 meshseal_error* HandOut(const absl::Status& status);
 
+// What was handed out: its reason and text.
+absl::Status StatusOf(const meshseal_error& error);
+
 // The same for memory that cannot be had; made without memory.
 meshseal_error* HandOutNoMemory() noexcept;
 
@@ -40,6 +43,7 @@ meshseal_error* Call(Body body) noexcept {
 // Reason kUsage, with the argument's name, for one that is not as the header says.
 absl::Status CheckGiven(const void* argument, absl::string_view name);
 absl::Status CheckFlag(int32_t value, absl::string_view name);
+absl::Status CheckWait(uint32_t milliseconds, absl::string_view name);
 absl::Status CheckStructSize(size_t found, size_t expected, absl::string_view name);
 
 }  // namespace meshseal::runtime::c_api

@@ -6,6 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/c_api/error.h"
 #include "runtime/c_api/plan_handle.h"
+#include "runtime/program/rank_facts.h"
 #include "schema/keyring.h"
 #include "schema/policy.h"
 #include "schema/reason.h"
@@ -64,6 +65,7 @@ meshseal_plan::meshseal_plan(meshseal::SealedPlan opened, meshseal::Policy asked
       hidden(sealed.plan().hidden),
       layers(sealed.plan().layers),
       world(static_cast<uint32_t>(sealed.plan().mesh.rank_slots.size())),
+      replicas(world / meshseal::runtime::RanksOfScope(sealed.plan())),
       top_k(layers) {
   for (const meshseal::LayerClass& layer_class : sealed.plan().layer_classes) {
     for (const meshseal::LayerRange& range : layer_class.layers) {
@@ -105,6 +107,8 @@ uint32_t meshseal_plan_hidden(const meshseal_plan* plan) { return plan == nullpt
 uint32_t meshseal_plan_layers(const meshseal_plan* plan) { return plan == nullptr ? 0 : plan->layers; }
 
 uint32_t meshseal_plan_world(const meshseal_plan* plan) { return plan == nullptr ? 0 : plan->world; }
+
+uint32_t meshseal_plan_replicas(const meshseal_plan* plan) { return plan == nullptr ? 0 : plan->replicas; }
 
 uint32_t meshseal_plan_top_k(const meshseal_plan* plan, uint32_t layer) {
   return plan == nullptr || layer >= plan->top_k.size() ? 0 : plan->top_k[layer];

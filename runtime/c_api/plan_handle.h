@@ -24,6 +24,7 @@ struct meshseal_plan {
   uint32_t hidden;
   uint32_t layers;
   uint32_t world;
+  uint32_t replicas;            // that fail alone
   std::vector<uint32_t> top_k;  // by layer; 0 without experts
 };
 

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "runtime/c_api/error.h"
 #include "runtime/c_api/plan_handle.h"
+#include "runtime/c_api/world_handle.h"
 #include "runtime/program/rank_facts.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
@@ -30,7 +31,13 @@ absl::StatusOr<SessionOptions> OptionsOf(const meshseal_session_options* given) 
   MESHSEAL_RETURN_IF_ERROR(CheckGiven(given->backend, "options->backend"));
   MESHSEAL_RETURN_IF_ERROR(CheckFlag(given->unverified_weights, "options->unverified_weights"));
   MESHSEAL_RETURN_IF_ERROR(CheckFlag(given->emulate, "options->emulate"));
-  if (given->deadline_ms == 0) return Refuse(Reason::kUsage, "options->deadline_ms is 0");
+  MESHSEAL_RETURN_IF_ERROR(CheckFlag(given->isolated_network, "options->isolated_network"));
+  MESHSEAL_RETURN_IF_ERROR(CheckWait(given->deadline_ms, "options->deadline_ms"));
+  MESHSEAL_RETURN_IF_ERROR(CheckWait(given->load_deadline_ms, "options->load_deadline_ms"));
+  if (given->job_key != nullptr && given->isolated_network == 1) {
+    return Refuse(Reason::kUsage,
+                  "options->job_key and options->isolated_network are both given, expected one of them");
+  }
   if (given->load_threads > kMostLoadThreads) {
     return Refuse(Reason::kUsage, absl::StrCat("options->load_threads is ", given->load_threads, ", expected at most ",
                                                kMostLoadThreads));
@@ -41,7 +48,13 @@ absl::StatusOr<SessionOptions> OptionsOf(const meshseal_session_options* given) 
   options.unverified_weights = given->unverified_weights == 1;
   options.backend = given->backend;
   options.emulate = given->emulate == 1;
+  if (given->world != nullptr) options.world = given->world->ranks;
+  if (given->job_key != nullptr) {
+    MESHSEAL_ASSIGN_OR_RETURN(options.job_key, JobKey::Read(given->job_key));
+  }
+  options.isolated_network = given->isolated_network == 1;
   options.deadline = std::chrono::milliseconds(given->deadline_ms);
+  options.load_deadline = std::chrono::milliseconds(given->load_deadline_ms);
   options.load_threads = given->load_threads;
   return options;
 }
@@ -57,9 +70,6 @@ absl::StatusOr<Phase> PhaseOf(int32_t phase) {
 absl::StatusOr<RunRequest> RequestOf(const meshseal_run* given) {
   MESHSEAL_RETURN_IF_ERROR(CheckGiven(given, "run"));
   MESHSEAL_RETURN_IF_ERROR(CheckStructSize(given->struct_size, sizeof(*given), "run"));
-  if (given->reserved != 0) {
-    return Refuse(Reason::kUsage, absl::StrCat("run->reserved is ", given->reserved, ", expected 0"));
-  }
   if (given->elements != 0) {
     MESHSEAL_RETURN_IF_ERROR(CheckGiven(given->hidden, "run->hidden"));
     MESHSEAL_RETURN_IF_ERROR(CheckGiven(given->output, "run->output"));
@@ -79,12 +89,16 @@ absl::StatusOr<RunRequest> RequestOf(const meshseal_run* given) {
   return request;
 }
 
-// Whether the arrays for what is selected have the size that the run will fill; `request` then runs on no other model
-// than the one that says so.
-absl::Status CheckSelected(const Session& session, size_t slots, RunRequest& request) {
+// The plan whose numbers say how large arrays are; `request` then runs on no other model than its.
+absl::StatusOr<std::shared_ptr<const SealedPlan>> PlanFor(const Session& session, RunRequest& request) {
   if (request.model.generation == 0) request.model = session.model();
   if (request.model.generation == 0) return Refuse(Reason::kStaleModel, "no model is resident");
-  const std::shared_ptr<const SealedPlan> sealed = session.plan();
+  return session.plan();
+}
+
+// Whether the arrays for what is selected have the size that the run will fill.
+absl::Status CheckSelected(const Session& session, size_t slots, RunRequest& request) {
+  MESHSEAL_ASSIGN_OR_RETURN(const std::shared_ptr<const SealedPlan> sealed, PlanFor(session, request));
   const std::optional<uint32_t> layer_class = ClassOfLayer(sealed->plan(), request.layer);
   if (!layer_class.has_value()) return absl::OkStatus();  // the run refuses it
   const uint32_t top_k = sealed->plan().layer_classes[*layer_class].top_k;
@@ -93,20 +107,41 @@ absl::Status CheckSelected(const Session& session, size_t slots, RunRequest& req
                                              " experts have ", uint64_t{request.tokens} * top_k));
 }
 
+// The same of the array for how replicas ended.
+absl::Status CheckReplicas(const Session& session, uint32_t replicas, RunRequest& request) {
+  MESHSEAL_ASSIGN_OR_RETURN(const std::shared_ptr<const SealedPlan> sealed, PlanFor(session, request));
+  const size_t expected = sealed->plan().mesh.rank_slots.size() / RanksOfScope(sealed->plan());
+  if (replicas == expected) return absl::OkStatus();
+  return Refuse(Reason::kUsage, absl::StrCat("run->replicas is ", replicas, ", the plan has ", expected));
+}
+
+int32_t EndOf(const std::optional<absl::Status>& replica) {
+  if (!replica.has_value()) return MESHSEAL_REPLICA_ELSEWHERE;
+  return replica->ok() ? MESHSEAL_REPLICA_WELL : MESHSEAL_REPLICA_FAILED;
+}
+
 absl::Status Run(Session& session, const meshseal_run* given) {
   MESHSEAL_ASSIGN_OR_RETURN(RunRequest request, RequestOf(given));
   if (given->selected_ids != nullptr || given->selected_weights != nullptr) {
     MESHSEAL_RETURN_IF_ERROR(CheckSelected(session, given->slots, request));
   }
+  if (given->replica_ends != nullptr) MESHSEAL_RETURN_IF_ERROR(CheckReplicas(session, given->replicas, request));
   RunResult result;
-  MESHSEAL_RETURN_IF_ERROR(session.Run(request, &result));
+  const absl::Status status = session.Run(request, &result);
+  if (given->replica_ends != nullptr) {
+    std::transform(result.replicas.begin(), result.replicas.end(), given->replica_ends, EndOf);
+    // A world that fails together is one replica, and has run where there is a result.
+    if (result.replicas.empty() && !result.ranks.empty()) *given->replica_ends = EndOf(status);
+  }
+  // Replicas that did not fail have their part.
+  if (!status.ok() && result.replicas.empty()) return status;
   if (given->selected_ids != nullptr) {
     std::copy(result.expert_ids.begin(), result.expert_ids.end(), given->selected_ids);
   }
   if (given->selected_weights != nullptr) {
     std::copy(result.expert_weights.begin(), result.expert_weights.end(), given->selected_weights);
   }
-  return absl::OkStatus();
+  return status;
 }
 
 }  // namespace

@@ -2,13 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/include/meshseal/meshseal.h"
+#include "schema/fingerprint.h"
 #include "schema/minisign_key.h"
 #include "schema/minisign_signature.h"
 #include "schema/safetensors.h"
@@ -88,6 +92,7 @@ TEST_F(CApiTest, APlanSaysWhatItIs) {
   EXPECT_EQ(meshseal_plan_hidden(plan_), 256u);
   EXPECT_EQ(meshseal_plan_layers(plan_), 3u);
   EXPECT_EQ(meshseal_plan_world(plan_), 1u);
+  EXPECT_EQ(meshseal_plan_replicas(plan_), 1u);
   EXPECT_EQ(meshseal_plan_top_k(plan_, 2), 4u);
   EXPECT_EQ(meshseal_plan_top_k(plan_, 3), 0u);
   EXPECT_EQ(meshseal_plan_signer(plan_), nullptr);
@@ -220,6 +225,16 @@ TEST_F(CApiTest, StructsOfAnotherVersionAndOtherFlagsAreRefused) {
             "2 usage: options->unverified_weights is 2, expected 0 or 1");
   EXPECT_EQ(refusal([](auto& o) { o.emulate = 3; }), "2 usage: options->emulate is 3, expected 0 or 1");
   EXPECT_EQ(refusal([](auto& o) { o.deadline_ms = 0; }), "2 usage: options->deadline_ms is 0");
+  EXPECT_EQ(refusal([](auto& o) { o.load_deadline_ms = 0; }), "2 usage: options->load_deadline_ms is 0");
+  EXPECT_EQ(refusal([](auto& o) { o.isolated_network = 2; }),
+            "2 usage: options->isolated_network is 2, expected 0 or 1");
+  EXPECT_EQ(refusal([](auto& o) {
+              o.isolated_network = 1;
+              o.job_key = "/does/not/exist";
+            }),
+            "2 usage: options->job_key and options->isolated_network are both given, expected one of them");
+  EXPECT_EQ(refusal([](auto& o) { o.job_key = "/does/not/exist"; }),
+            "2 usage: job key /does/not/exist: No such file or directory");
   EXPECT_EQ(refusal([](auto& o) { o.load_threads = 1025; }),
             "2 usage: options->load_threads is 1025, expected at most 1024");
 
@@ -229,8 +244,13 @@ TEST_F(CApiTest, StructsOfAnotherVersionAndOtherFlagsAreRefused) {
   run_.struct_size = 1;
   EXPECT_EQ(Run(), absl::StrCat("2 usage: run->struct_size is 1, this version's is ", sizeof(run_)));
   SetRun(1);
-  run_.reserved = 9;
-  EXPECT_EQ(Run(), "2 usage: run->reserved is 9, expected 0");
+  std::vector<int32_t> ends(2, 9);
+  run_.replica_ends = ends.data();
+  for (const uint32_t replicas : {0u, 2u}) {
+    run_.replicas = replicas;
+    EXPECT_EQ(Run(), absl::StrCat("2 usage: run->replicas is ", replicas, ", the plan has 1"));
+  }
+  EXPECT_EQ(ends, std::vector<int32_t>(2, 9));
   EXPECT_EQ(TextOf(meshseal_session_run(session_, nullptr)), "2 usage: run is NULL");
   EXPECT_EQ(TextOf(meshseal_session_replace(session_, plan_, &options_, nullptr)), "2 usage: model is NULL");
   EXPECT_EQ(TextOf(meshseal_session_replace(session_, plan_, nullptr, &run_.model)), "2 usage: options is NULL");
@@ -308,6 +328,82 @@ TEST_F(CApiTest, ALayerGivesWhatWasRecorded) {
   run_ = MESHSEAL_RUN;
   run_.phase = MESHSEAL_DECODE;
   EXPECT_EQ(Run(), "ok");  // no token
+}
+
+TEST_F(CApiTest, AReplicaThatFailsAloneLeavesTheOthers) {
+  support::PlanNumbers n;
+  n.dp = 2;
+  n.failure_scope = FailureScope::kReplica;
+  CreateSynthetic(n);
+  EXPECT_EQ(meshseal_plan_replicas(plan_), 2u);
+  SetRun(4);
+  std::vector<int32_t> ends(2, 9);
+  std::vector<int32_t> ids(4 * meshseal_plan_top_k(plan_, 0), 9);
+  std::vector<float> weights(ids.size());
+  run_.replicas = 2;
+  run_.replica_ends = ends.data();
+  run_.slots = ids.size();
+  run_.selected_ids = ids.data();
+  run_.selected_weights = weights.data();
+  ASSERT_EQ(Run(), "ok");
+  EXPECT_EQ(ends, (std::vector<int32_t>{MESHSEAL_REPLICA_WELL, MESHSEAL_REPLICA_WELL}));
+  const std::vector<float> output = output_;
+  const std::vector<int32_t> selected = ids;
+  hidden_[0] = NAN;  // of the first replica, which has two rows
+  EXPECT_EQ(
+      Run(),
+      "8 compute.non-finite: replica 0 (rank 0) failed: rank 0 (dp0 pp0 tp0 ep0): layer 0, step 0 route: token 0: "
+      "the router score of expert 0 is not finite; replica 1 ended well");
+  EXPECT_EQ(ends, (std::vector<int32_t>{MESHSEAL_REPLICA_FAILED, MESHSEAL_REPLICA_WELL}));
+  for (size_t i = 0; i < output.size(); ++i) {
+    if (i < output.size() / 2) {
+      EXPECT_TRUE(std::isnan(output_[i]));
+    } else {
+      EXPECT_EQ(output_[i], output[i]);
+    }
+  }
+  for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(ids[i], i < ids.size() / 2 ? -1 : selected[i]);
+}
+
+TEST_F(CApiTest, WithoutAnMpiThereAreNoProcesses) {
+  const meshseal_mpi_options options = MESHSEAL_MPI_OPTIONS;
+  meshseal_world* world = nullptr;
+  EXPECT_EQ(TextOf(meshseal_mpi_start(&options, &world)),
+            "2 not-built: libmeshseal has no MPI: link libmeshseal_mpi to run ranks as processes");
+  EXPECT_EQ(world, nullptr);
+  EXPECT_EQ(meshseal_world_rank(world), 0u);
+  EXPECT_EQ(meshseal_world_size(world), 0u);
+  meshseal_world_finish(world, nullptr, MESHSEAL_OTHERS_END);
+}
+
+// As for `run`: the plan's hosts need a key or an isolated network, before anything is opened.
+TEST_F(CApiTest, RanksOnSeveralHostsNeedAKey) {
+  support::PlanNumbers n;
+  n.ep = 2;
+  n.weight_source = WeightSource::kSynthetic;
+  Plan plan = support::BuildPlan(n);
+  plan.mesh.emulated = false;
+  plan.mesh.nodes = {{"node0", 0, 1, 0, {}}, {"node1", 0, 1, 0, {}}};
+  plan.mesh.rank_slots = {{0, 0}, {1, 0}};
+  plan.execution_fingerprint = ExecutionFingerprint(plan);
+  file_ = *SealPlan(plan, 7);
+  policy_.allow_unsigned_hosts = 1;
+  ASSERT_EQ(Open(), "ok");
+  EXPECT_EQ(
+      Create(),
+      "4 preflight.job-key: preflight: the plan's ranks are on several hosts, and nothing tells who may join: give "
+      "every rank the same --job-key FILE, or say --isolated-network");
+  const std::string key = (folder_.path() / "key").string();
+  support::WriteFile(key, std::string(32, 'k'));
+  std::filesystem::permissions(key, std::filesystem::perms::owner_read);
+  for (const bool has_key : {false, true}) {
+    options_ = MESHSEAL_SESSION_OPTIONS;
+    options_.job_key = has_key ? key.c_str() : nullptr;
+    options_.isolated_network = has_key ? 0 : 1;
+    ASSERT_EQ(Open(), "ok");
+    const std::string text = Create();  // threads are on one host
+    EXPECT_TRUE(absl::StartsWith(text, "4 preflight.record: rank 0 (dp0 pp0 tp0 ep0): preflight: host ")) << text;
+  }
 }
 
 TEST_F(CApiTest, WeightsAreNamedOrMade) {

@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 /* Of this header. A library of another number is another interface: see meshseal_abi_version. */
-#define MESHSEAL_ABI_VERSION 2
+#define MESHSEAL_ABI_VERSION 3
 
 #if defined(__GNUC__)
 #define MESHSEAL_EXPORT __attribute__((visibility("default")))
@@ -98,10 +98,49 @@ MESHSEAL_EXPORT uint32_t meshseal_plan_hidden(const meshseal_plan* plan);
 MESHSEAL_EXPORT uint32_t meshseal_plan_layers(const meshseal_plan* plan);
 MESHSEAL_EXPORT uint32_t meshseal_plan_world(const meshseal_plan* plan);
 
+/* Replicas that fail alone: those of a plan with the failure scope "replica", which are its ranks in equal parts, one
+ * after the other; 1 for every other plan. */
+MESHSEAL_EXPORT uint32_t meshseal_plan_replicas(const meshseal_plan* plan);
+
 /* k, the experts that a layer selects for a token; 0 for a layer without experts. */
 MESHSEAL_EXPORT uint32_t meshseal_plan_top_k(const meshseal_plan* plan, uint32_t layer);
 
 MESHSEAL_EXPORT void meshseal_plan_close(meshseal_plan* plan);
+
+/* Ranks as processes, one each, on one or several hosts: all of them make the same calls in the same order. A program
+ * that wants that links libmeshseal_mpi instead of libmeshseal; it is the same interface, and brings an MPI with it.
+ * libmeshseal has none, so that it can be linked where another one is, and refuses to start one ("not-built"). */
+typedef struct meshseal_world meshseal_world;
+
+/* Begin with MESHSEAL_MPI_OPTIONS. */
+typedef struct meshseal_mpi_options {
+  size_t struct_size;         /* sizeof(meshseal_mpi_options); any other size is refused */
+  uint32_t start_deadline_ms; /* the longest wait for all ranks to have started; not 0 */
+  uint32_t end_deadline_ms;   /* and to come to meshseal_world_finish; not 0 */
+} meshseal_mpi_options;
+#define MESHSEAL_MPI_OPTIONS \
+  { sizeof(meshseal_mpi_options), 600000, 30000 }
+
+/* Starts MPI as the rank that mpirun or srun made of this process; alone, it is a world of one. Once in a process,
+ * which may not have started MPI itself ("usage"). Refused as well: launchers' variables that contradict each other
+ * ("usage") or MPI ("preflight.world"). MPI cannot be left while it starts: where other ranks do not come in time, the
+ * process says so on standard error and ends with the exit code 6. */
+MESHSEAL_CHECKED meshseal_error* meshseal_mpi_start(const meshseal_mpi_options* options, meshseal_world** world);
+
+/* This process's rank, from 0, and how many there are. */
+MESHSEAL_EXPORT uint32_t meshseal_world_rank(const meshseal_world* world);
+MESHSEAL_EXPORT uint32_t meshseal_world_size(const meshseal_world* world);
+
+/* What becomes of the other ranks when one has failed. */
+#define MESHSEAL_OTHERS_END 0
+#define MESHSEAL_OTHERS_GO_ON 1
+
+/* Ends MPI together with all other ranks, once all sessions over it are destroyed, and frees the world: the last call
+ * of a rank. `error` is NULL, or why this rank ends; it stays the caller's. With MESHSEAL_OTHERS_END, it is told to all
+ * others and ends the whole job with its exit code: the call does not return. MESHSEAL_OTHERS_GO_ON is for a run that
+ * failed where replicas fail alone: the call waits for as long as others run, and returns. Where some rank does not
+ * come, the process ends as in meshseal_mpi_start, or with the exit code of `error`. */
+MESHSEAL_EXPORT void meshseal_world_finish(meshseal_world* world, const meshseal_error* error, int32_t others);
 
 /* How a model is loaded. Begin with MESHSEAL_SESSION_OPTIONS and set `weights`. A flag is 0 or 1. */
 typedef struct meshseal_session_options {
@@ -109,15 +148,21 @@ typedef struct meshseal_session_options {
   const char* weights;   /* the checkpoint, a folder or a .gguf file; NULL where the plan's weights are synthetic */
   const char* digests;   /* the digest list that the plan binds, by which weights are verified; NULL: none */
   const char* backend;   /* what computes: "reference" */
-  uint32_t deadline_ms;  /* the longest wait for a peer in a run; not 0 */
-  uint32_t load_threads; /* that read weights, of all ranks together, up to 1024; 0: one for each core */
+  meshseal_world* world; /* where the ranks are; lives longer than the session. NULL: all are threads of this process */
+  const char* job_key;   /* file of the secret that ranks on several hosts share: 32 to 4096 bytes, of its owner alone;
+                          * NULL:   none ("preflight.job-key" where the ranks are on several hosts, unless the next is 1) */
+  int32_t isolated_network;  /* 1: nobody but the ranks is on the network between them; not together with `job_key` */
+  uint32_t deadline_ms;      /* the longest wait for a peer in a run; not 0 */
+  uint32_t load_deadline_ms; /* the same while the model is loaded, where peers read their weights meanwhile; not 0 */
+  uint32_t
+      load_threads; /* that read weights, of all ranks of this process together, up to 1024; 0: one for each core */
   int32_t unverified_weights; /* 1: without `digests`, take weights as they are */
-  int32_t emulate;            /* 1: run a plan for several hosts or processes on threads of this one */
+  int32_t emulate;            /* 1: run a plan on other hosts, devices or ranks than it is for */
 } meshseal_session_options;
 #define MESHSEAL_SESSION_OPTIONS \
-  { sizeof(meshseal_session_options), NULL, NULL, "reference", 30000, 0, 0, 0 }
+  { sizeof(meshseal_session_options), NULL, NULL, "reference", NULL, NULL, 0, 30000, 600000, 0, 0, 0 }
 
-/* All ranks of a plan as threads of this process, with their weights in memory: the resident model. */
+/* The resident model: a plan with this process's ranks and their weights in memory. */
 typedef struct meshseal_session meshseal_session;
 
 /* Reads and verifies the weights. The session takes the plan's content, also when it fails: a second use of the same
@@ -150,7 +195,7 @@ typedef struct meshseal_run {
   uint32_t layer;
   int32_t phase;              /* MESHSEAL_DECODE or MESHSEAL_PREFILL */
   uint32_t tokens;            /* T */
-  uint32_t reserved;          /* 0 */
+  uint32_t replicas;          /* elements of `replica_ends`; 0, or meshseal_plan_replicas */
   size_t elements;            /* T * H: of `hidden` and of `output`, which may be NULL when this is 0 */
   const float* hidden;        /* in, row by row */
   float* output;              /* out, row by row */
@@ -160,12 +205,24 @@ typedef struct meshseal_run {
   const float* given_weights; /* each token and their weights, taken as they are; else both NULL */
   int32_t* selected_ids;      /* out, or NULL: the experts of each token */
   float* selected_weights;    /* out, or NULL: their weights, as multiplied in */
+  int32_t* replica_ends;      /* out, or NULL: MESHSEAL_REPLICA_... of each; as they were when nothing has run */
 } meshseal_run;
 #define MESHSEAL_RUN \
-  { sizeof(meshseal_run), 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL }
+  { sizeof(meshseal_run), 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL }
+
+/* How a replica ended a run: well, with a failure in this run or one before, or as another process knows. */
+#define MESHSEAL_REPLICA_WELL 0
+#define MESHSEAL_REPLICA_FAILED 1
+#define MESHSEAL_REPLICA_ELSEWHERE 2
 
 /* When ranks fail, `output` is filled with NaN and the model is over: every later run of it is refused with the same
- * reason, until another takes its place. */
+ * reason, until another takes its place.
+ *
+ * Where replicas fail alone, the run fails likewise, and names those that failed; what the others gave is in the arrays
+ * all the same, and of those that failed NaN and the expert -1. Later runs go on with the others.
+ *
+ * Where ranks are processes, rank 0 gets the whole result. The first rank of a replica that fails alone gets its own
+ * replica's part of it, and its run ends as its replica does; all other ranks get nothing that they may use. */
 MESHSEAL_CHECKED meshseal_error* meshseal_session_run(meshseal_session* session, const meshseal_run* run);
 
 /* Ends the resident model too. */
