@@ -371,7 +371,7 @@ class MpiEndpoint : public Endpoint {
     if (!posted.ok()) return End(channel, posted);
 
     const auto until = Clock::now() + deadline;
-    std::optional<Clock::time_point> stop_at;
+    StopWatch asked(*state_);
     Patience patience;
     while (true) {
       int done = 0;
@@ -385,12 +385,7 @@ class MpiEndpoint : public Endpoint {
       if (now >= until) {
         return End(channel, NobodyCame(deadline, Missing()));
       }
-      if (state_->stopped() && !stop_at.has_value()) stop_at = now + kStopGrace;
-      if (stop_at.has_value() && now >= *stop_at) {
-        return End(Channel::kWorld,
-                   Refuse(Reason::kStopped,
-                          absl::StrCat("was asked to end while it ", NobodyCame(kStopGrace, Missing()).message())));
-      }
+      if (asked.IsTime(now)) return Stop(Missing());
       patience.Wait();
     }
     for (size_t i = 0; i < in_sizes_.size(); ++i) {
@@ -408,6 +403,7 @@ class MpiEndpoint : public Endpoint {
   absl::Status AwaitPeer(uint32_t peer, uint64_t number, std::chrono::milliseconds time) override {
     const std::array<Incoming, 1> with = {Incoming{peer, {}}};
     const auto until = Clock::now() + time;
+    StopWatch asked(*state_);
     for (Patience patience;; patience.Wait()) {
       Hear();
       {
@@ -415,6 +411,7 @@ class MpiEndpoint : public Endpoint {
         if (meetings_[peer] >= number) return absl::OkStatus();
       }
       MESHSEAL_RETURN_IF_ERROR(Known(Channel::kBetweenScopes, {}, with));
+      if (asked.IsTime(Clock::now())) return Stop({peer});
       if (Clock::now() >= until) return NobodyCame(time, {peer});
     }
   }
@@ -431,6 +428,27 @@ class MpiEndpoint : public Endpoint {
   void Keep(Arena memory) override { state_->Keep(std::move(memory)); }
 
  private:
+  // Of one wait: whether the process was asked to end, and that a moment ago.
+  class StopWatch {
+   public:
+    explicit StopWatch(const State& state) : state_(state) {}
+    bool IsTime(Clock::time_point now) {
+      if (!until_.has_value() && state_.stopped()) until_ = now + kStopGrace;
+      return until_.has_value() && now >= *until_;
+    }
+
+   private:
+    const State& state_;
+    std::optional<Clock::time_point> until_;
+  };
+
+  // Ends the world, because this process was asked to end while it waited for these ranks.
+  absl::Status Stop(std::vector<uint32_t> missing) {
+    return End(Channel::kWorld,
+               Refuse(Reason::kStopped, absl::StrCat("was asked to end while it ",
+                                                     NobodyCame(kStopGrace, std::move(missing)).message())));
+  }
+
   absl::Status Known(Channel channel, absl::Span<const Outgoing> out, absl::Span<const Incoming> in) {
     const std::lock_guard<std::mutex> lock(mutex_);
     return ends_.For(rank(), channel, out, in);

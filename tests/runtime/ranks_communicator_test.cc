@@ -1,6 +1,7 @@
 // The laws of communicators between threads, and what happens when a member does not keep them.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -69,6 +70,75 @@ TEST(CommunicatorTest, SumsInMemberOrder) {
       ASSERT_EQ(sum, 1.0f);
     }
   });
+}
+
+// One byte between two ranks, both ways; what each end's call returns.
+std::vector<absl::Status> Swap(Endpoint& a, Endpoint& b, Channel channel) {
+  std::vector<absl::Status> statuses(2);
+  const auto swap = [channel](Endpoint& own, const Endpoint& other) {
+    const std::array<std::byte, 1> sent = {std::byte{7}};
+    std::array<std::byte, 1> received{};
+    const std::array<Outgoing, 1> out = {Outgoing{other.rank(), sent}};
+    const std::array<Incoming, 1> in = {Incoming{other.rank(), absl::MakeSpan(received)}};
+    absl::Status status = own.Exchange(channel, out, in, std::chrono::seconds(20));
+    EXPECT_EQ(status.ok(), received[0] == sent[0]);
+    return status;
+  };
+  std::thread thread([&] { statuses[0] = swap(a, b); });
+  statuses[1] = swap(b, a);
+  thread.join();
+  return statuses;
+}
+
+TEST(EndpointTest, ScopesFailAloneAndTheWorldFailsWithAll) {
+  const auto ends = MakeInprocEndpoints(4, 2);
+  const auto ok = [](const std::vector<absl::Status>& both) { return both[0].ok() && both[1].ok(); };
+  for (const Channel channel : {Channel::kWorld, Channel::kExpertGroup, Channel::kPipeline, Channel::kScope}) {
+    EXPECT_TRUE(ok(Swap(*ends[0], *ends[1], channel)));
+  }
+  EXPECT_TRUE(ok(Swap(*ends[0], *ends[2], Channel::kBetweenScopes)));
+  // Nobody comes between scopes: nothing ends.
+  std::array<std::byte, 1> byte{};
+  const std::array<Incoming, 1> from_0 = {Incoming{0, absl::MakeSpan(byte)}};
+  EXPECT_EQ(ends[2]->Exchange(Channel::kBetweenScopes, {}, from_0, std::chrono::milliseconds(1)).message(),
+            "waited 1 ms for rank 0");
+  EXPECT_TRUE(ok(Swap(*ends[0], *ends[2], Channel::kBetweenScopes)));
+
+  ends[0]->Abort(Channel::kExpertGroup, Refuse(Reason::kNonFinite, "first"));
+  ends[1]->Abort(Channel::kScope, Refuse(Reason::kBug, "second"));
+  for (const Channel channel : {Channel::kExpertGroup, Channel::kPipeline, Channel::kScope}) {
+    const std::vector<absl::Status> ended = Swap(*ends[0], *ends[1], channel);
+    EXPECT_EQ(ended[0].message(), "first");
+    EXPECT_EQ(ReasonOf(ended[0]), Reason::kNonFinite);
+    EXPECT_EQ(ended[1].message(), "rank 0 failed first: first");
+    EXPECT_EQ(ReasonOf(ended[1]), Reason::kPeerFailed);
+    EXPECT_TRUE(ok(Swap(*ends[2], *ends[3], channel)));
+    EXPECT_EQ(ends[1]->Check(channel).message(), "rank 0 failed first: first");
+    EXPECT_TRUE(ends[3]->Check(channel).ok());
+  }
+  EXPECT_TRUE(ok(Swap(*ends[1], *ends[2], Channel::kWorld)));
+  EXPECT_EQ(ends[2]->Exchange(Channel::kBetweenScopes, {}, from_0, std::chrono::seconds(20)).message(),
+            "rank 0 failed first: first");
+
+  ends[3]->Abort(Channel::kWorld, Refuse(Reason::kStopped, "all"));
+  EXPECT_EQ(Swap(*ends[2], *ends[3], Channel::kScope)[0].message(), "rank 3 failed first: all");
+  EXPECT_EQ(Swap(*ends[0], *ends[1], Channel::kScope)[0].message(), "rank 3 failed first: all");
+  EXPECT_EQ(Swap(*ends[0], *ends[1], Channel::kWorld)[1].message(), "rank 3 failed first: all");
+}
+
+TEST(EndpointTest, FirstRanksMeet) {
+  const auto ends = MakeInprocEndpoints(4, 2);
+  const std::chrono::milliseconds moment(1);
+  EXPECT_EQ(ends[2]->AwaitPeer(0, 1, moment).message(), "waited 1 ms for rank 0");
+  ends[0]->Come(1);
+  EXPECT_TRUE(ends[2]->AwaitPeer(0, 1, moment).ok());
+  EXPECT_EQ(ReasonOf(ends[2]->AwaitPeer(0, 2, moment)), Reason::kDeadline);
+  std::thread late([&] { ends[0]->Come(3); });
+  EXPECT_TRUE(ends[2]->AwaitPeer(0, 2, std::chrono::seconds(20)).ok());
+  late.join();
+  std::thread lost([&] { ends[1]->Abort(Channel::kScope, Refuse(Reason::kBug, "gone")); });
+  EXPECT_EQ(ends[2]->AwaitPeer(0, 4, std::chrono::seconds(20)).message(), "rank 1 failed first: gone");
+  lost.join();
 }
 
 // Groups of one rank, and calls of two threads, do not meet each other.

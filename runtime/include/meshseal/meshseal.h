@@ -149,8 +149,9 @@ typedef struct meshseal_session_options {
   const char* digests;   /* the digest list that the plan binds, by which weights are verified; NULL: none */
   const char* backend;   /* what computes: "reference" */
   meshseal_world* world; /* where the ranks are; lives longer than the session. NULL: all are threads of this process */
-  const char* job_key;   /* file of the secret that ranks on several hosts share: 32 to 4096 bytes, of its owner alone;
-                          * NULL:   none ("preflight.job-key" where the ranks are on several hosts, unless the next is 1) */
+  const char*
+      job_key; /* file of the secret that ranks on several hosts share: 32 to 4096 bytes, of its owner alone;
+                * NULL:   none ("preflight.job-key" where the ranks are on several hosts, unless the next is 1) */
   int32_t isolated_network;  /* 1: nobody but the ranks is on the network between them; not together with `job_key` */
   uint32_t deadline_ms;      /* the longest wait for a peer in a run; not 0 */
   uint32_t load_deadline_ms; /* the same while the model is loaded, where peers read their weights meanwhile; not 0 */
