@@ -171,7 +171,7 @@ absl::Status ResidentRank::MakeScopes() {
     MESHSEAL_ASSIGN_OR_RETURN(
         pairs_[other],
         MakeMessageCommunicator(*endpoint_, Channel::kBetweenScopes, {0, FirstOfScope(std::max(own, other))},
-                                {own == 0 ? options_.deadline / kTurns : options_.deadline / 2}));
+                                {options_.deadline * (own == 0 ? 1 : 2) / kTurns}));
     MESHSEAL_RETURN_IF_ERROR(pairs_[other]->Reserve(kHandOffBytes));
   }
   return absl::OkStatus();
@@ -379,25 +379,23 @@ absl::Status ResidentRank::MeetScopes(const LayerCall& call, std::vector<RunResu
   const std::chrono::nanoseconds until = endpoint_->Now() + patience;
   const std::chrono::milliseconds turn = options_.deadline / kTurns;
   while (true) {
-    for (size_t i = 0; i < awaited.size();) {
+    for (size_t i = 0; i < awaited.size(); ++i) {
       const uint32_t other = awaited[i];
       const uint32_t peer = FirstOfScope(other);
       absl::Status met = endpoint_->AwaitPeer(peer, meetings_, i == 0 ? turn : std::chrono::milliseconds(0));
       if (met.ok()) {
         met = HandOver(*pairs_[other], std::max(other, ScopeOf(rank())), call, results);
       } else if (ReasonOf(met) == Reason::kDeadline) {
-        if (endpoint_->Now() < until) {
-          ++i;
-          continue;
-        }
+        if (endpoint_->Now() < until) continue;
         met = NobodyCame(patience, {peer});
       }
       if (!met.ok()) endpoint_->GiveUpOn(peer);
       lost_[other] = std::move(met);
       awaited.erase(awaited.begin() + static_cast<ptrdiff_t>(i));
+      break;
     }
-    // The others of the scope wait for its first rank, but never long without a sign of life; so nobody of it begins
-    // another call, and fails in it, before this one was handed over.
+    // The others of the scope wait for its first rank, but never long without a sign of life: one for each turn or
+    // hand-over. So nobody of it begins another call, and fails in it, before this one was handed over.
     const uint8_t own = awaited.empty() ? 0 : 1;
     std::vector<uint8_t> all(scope_->size());
     MESHSEAL_RETURN_IF_ERROR(scope_->AllGather(BytesOf(absl::MakeConstSpan(&own, 1)), BytesIn(absl::MakeSpan(all))));

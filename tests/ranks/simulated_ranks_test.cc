@@ -466,6 +466,13 @@ void CheckReplicas(const Scenario& scenario, const Shape& shape, const Simulatio
   if (!scenario.together && (!between || kills) && ended_of_faulty != living_of_faulty) {
     broken(living_of_faulty - ended_of_faulty, " of the replica's ", living_of_faulty, " ranks go on");
   }
+  // World rank 0 hears from the replica what happened in it, if anybody there can tell.
+  const bool tells = living_of_faulty > 0 && fault.kind != FaultKind::kKillInNote && (!between || kills);
+  if (!scenario.together && tells && faulty != 0 &&
+      absl::StrContains(outcome->processes[0].status.message(),
+                        absl::StrCat("waited ", 2 * kDeadline.count(), " ms"))) {
+    broken("rank 0 does not know why: ", outcome->processes[0].status.message());
+  }
   const bool nobody_left = living_of_faulty == 0 && simulation.killed(0);  // nobody waits for them
   if (!outcome->noticed && !nobody_left) broken("nobody noticed");
 }
