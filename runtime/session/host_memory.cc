@@ -26,10 +26,9 @@
 namespace meshseal::runtime {
 namespace {
 
-using std::filesystem::path;
-
-absl::Status Failed(const path& file, absl::string_view text) {
-  return Refuse(Reason::kUsage, absl::StrCat(file.string(), ": ", text));
+// Paths are texts here: joining those of std::filesystem breaks where memory is short.
+absl::Status Failed(const std::string& file, absl::string_view text) {
+  return Refuse(Reason::kUsage, absl::StrCat(file, ": ", text));
 }
 
 // Where a version of control groups has what.
@@ -39,12 +38,12 @@ struct GroupFiles {
   const char* usage;
   const char* unread;  // the line of memory.stat
 };
-constexpr GroupFiles kVersion2 = {"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
-constexpr GroupFiles kVersion1 = {"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+constexpr GroupFiles kVersion2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
+constexpr GroupFiles kVersion1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
                                   "total_inactive_file"};
 
 // The number of a line "NAME: number kB" of /proc/meminfo, in bytes.
-absl::StatusOr<uint64_t> MeminfoBytes(const path& file, absl::string_view meminfo, absl::string_view name) {
+absl::StatusOr<uint64_t> MeminfoBytes(const std::string& file, absl::string_view meminfo, absl::string_view name) {
   for (absl::string_view line : absl::StrSplit(meminfo, '\n')) {
     if (!absl::ConsumePrefix(&line, name) || !absl::ConsumePrefix(&line, ":")) continue;
     uint64_t kibibytes = 0;
@@ -58,20 +57,20 @@ absl::StatusOr<uint64_t> MeminfoBytes(const path& file, absl::string_view meminf
   return Failed(file, absl::StrCat("no line ", name));
 }
 
-absl::StatusOr<uint64_t> NumberIn(const path& file, absl::string_view text) {
+absl::StatusOr<uint64_t> NumberIn(const std::string& file, absl::string_view text) {
   uint64_t number = 0;
   if (absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &number)) return number;
   return Failed(file, absl::StrCat("expected a number of bytes, found '", absl::StripAsciiWhitespace(text), "'"));
 }
 
-absl::StatusOr<std::string> RequiredText(const path& file) {
+absl::StatusOr<std::string> RequiredText(const std::string& file) {
   MESHSEAL_ASSIGN_OR_RETURN(std::optional<std::string> text, ReadKernelText(file));
   if (!text.has_value()) return Failed(file, "is missing");
   return *std::move(text);
 }
 
 // The bytes of a line "NAME number" of memory.stat.
-absl::StatusOr<uint64_t> StatBytes(const path& file, absl::string_view name) {
+absl::StatusOr<uint64_t> StatBytes(const std::string& file, absl::string_view name) {
   MESHSEAL_ASSIGN_OR_RETURN(const std::string stat, RequiredText(file));
   for (absl::string_view line : absl::StrSplit(stat, '\n')) {
     if (absl::ConsumePrefix(&line, name) && absl::ConsumePrefix(&line, " ")) return NumberIn(file, line);
@@ -80,19 +79,19 @@ absl::StatusOr<uint64_t> StatBytes(const path& file, absl::string_view name) {
 }
 
 // The limit of the group in `folder`, if it has one below `total`: version 1 writes a number of 63 bits for none.
-absl::StatusOr<std::optional<MemoryLimit>> LimitIn(const path& folder, const std::string& group,
+absl::StatusOr<std::optional<MemoryLimit>> LimitIn(const std::string& folder, const std::string& group,
                                                    const GroupFiles& files, uint64_t total) {
-  const path limit_file = folder / files.limit;
+  const std::string limit_file = absl::StrCat(folder, "/", files.limit);
   MESHSEAL_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadKernelText(limit_file));
   if (!text.has_value() || absl::StripAsciiWhitespace(*text) == "max") return std::optional<MemoryLimit>();
   MemoryLimit limit;
   limit.group = group;
   MESHSEAL_ASSIGN_OR_RETURN(limit.bytes, NumberIn(limit_file, *text));
   if (limit.bytes >= total) return std::optional<MemoryLimit>();
-  const path usage_file = folder / files.usage;
+  const std::string usage_file = absl::StrCat(folder, "/", files.usage);
   MESHSEAL_ASSIGN_OR_RETURN(const std::string usage_text, RequiredText(usage_file));
   MESHSEAL_ASSIGN_OR_RETURN(const uint64_t usage, NumberIn(usage_file, usage_text));
-  MESHSEAL_ASSIGN_OR_RETURN(const uint64_t unread, StatBytes(folder / "memory.stat", files.unread));
+  MESHSEAL_ASSIGN_OR_RETURN(const uint64_t unread, StatBytes(absl::StrCat(folder, "/memory.stat"), files.unread));
   const uint64_t taken = usage - std::min(usage, unread);
   limit.left = limit.bytes - std::min(limit.bytes, taken);
   struct stat info = {};
@@ -104,12 +103,12 @@ absl::StatusOr<std::optional<MemoryLimit>> LimitIn(const path& folder, const std
 // Of the groups from `group` up to the root of the tree, the limit that leaves the least. In a container the tree may
 // begin below the root that the path is counted from: then the path leads nowhere, and the tree's own root is the
 // group.
-absl::StatusOr<std::optional<MemoryLimit>> TightestLimit(const path& root, std::string group, const GroupFiles& files,
-                                                         uint64_t total) {
+absl::StatusOr<std::optional<MemoryLimit>> TightestLimit(const std::string& root, std::string group,
+                                                         const GroupFiles& files, uint64_t total) {
   std::optional<MemoryLimit> tightest;
   if (absl::StrContains(group, "/..")) group = "/";  // outside of what this process sees
   while (true) {
-    const path folder = root / files.tree / group.substr(1);
+    const std::string folder = absl::StrCat(root, files.tree, group == "/" ? "" : group);
     MESHSEAL_ASSIGN_OR_RETURN(std::optional<MemoryLimit> limit, LimitIn(folder, group, files, total));
     if (limit.has_value() && (!tightest.has_value() || limit->left < tightest->left)) tightest = std::move(limit);
     if (group == "/") return tightest;
@@ -119,13 +118,13 @@ absl::StatusOr<std::optional<MemoryLimit>> TightestLimit(const path& root, std::
 
 }  // namespace
 
-absl::StatusOr<HostMemory> ReadHostMemory(const path& root) {
+absl::StatusOr<HostMemory> ReadHostMemory(const std::string& root) {
   HostMemory memory;
-  const path meminfo_file = root / "proc/meminfo";
+  const std::string meminfo_file = absl::StrCat(root, "/proc/meminfo");
   MESHSEAL_ASSIGN_OR_RETURN(const std::string meminfo, RequiredText(meminfo_file));
   MESHSEAL_ASSIGN_OR_RETURN(memory.total, MeminfoBytes(meminfo_file, meminfo, "MemTotal"));
   MESHSEAL_ASSIGN_OR_RETURN(memory.available, MeminfoBytes(meminfo_file, meminfo, "MemAvailable"));
-  const path groups_file = root / "proc/self/cgroup";
+  const std::string groups_file = absl::StrCat(root, "/proc/self/cgroup");
   MESHSEAL_ASSIGN_OR_RETURN(const std::optional<std::string> groups, ReadKernelText(groups_file));
   if (!groups.has_value()) return memory;  // a kernel without control groups
   for (const absl::string_view line : absl::StrSplit(*groups, '\n', absl::SkipEmpty())) {
@@ -147,7 +146,7 @@ absl::StatusOr<HostMemory> ReadHostMemory(const path& root) {
   return memory;
 }
 
-absl::StatusOr<std::optional<std::string>> ReadKernelText(const path& file) {
+absl::StatusOr<std::optional<std::string>> ReadKernelText(const std::string& file) {
   const auto failed = [&file](int error) { return Failed(file, std::generic_category().message(error)); };
   const int descriptor = Uninterrupted([&] { return ::open(file.c_str(), O_RDONLY | O_CLOEXEC); });
   if (descriptor < 0 && (errno == ENOENT || errno == ENOTDIR)) return std::optional<std::string>();

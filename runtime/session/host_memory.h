@@ -5,7 +5,6 @@
 #define MESHSEAL_RUNTIME_SESSION_HOST_MEMORY_H_
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -30,14 +29,14 @@ struct HostMemory {
   std::optional<MemoryLimit> limit;
 };
 
-// `root` is where proc/ and sys/ are. Control groups of version 2 (memory.max) and 1 (memory.limit_in_bytes), whose
-// trees are in their usual places. Reason kUsage, with the file, where the kernel does not tell or tells what cannot be
-// read.
-absl::StatusOr<HostMemory> ReadHostMemory(const std::filesystem::path& root = "/");
+// `root` stands in front of /proc and /sys. Control groups of version 2 (memory.max) and 1 (memory.limit_in_bytes),
+// whose trees are in their usual places. Reason kUsage, with the file, where the kernel does not tell or tells what
+// cannot be read.
+absl::StatusOr<HostMemory> ReadHostMemory(const std::string& root = "");
 
 // The start, of 8 KiB, of a file that the kernel makes when it is read; nothing where there is no such file. Reason
 // kUsage.
-absl::StatusOr<std::optional<std::string>> ReadKernelText(const std::filesystem::path& path);
+absl::StatusOr<std::optional<std::string>> ReadKernelText(const std::string& path);
 
 }  // namespace meshseal::runtime
 

@@ -32,7 +32,7 @@ class Root {
     support::WriteFile(file, text);
   }
   void Remove(const std::string& name) { std::filesystem::remove(folder_.path() / name); }
-  absl::StatusOr<HostMemory> Read() const { return ReadHostMemory(folder_.path()); }
+  absl::StatusOr<HostMemory> Read() const { return ReadHostMemory(folder_.path().string()); }
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 
  private:
