@@ -77,7 +77,7 @@ class Boxes {
 
   void Abort(uint32_t rank, Channel channel, const absl::Status& cause) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    Fail(rank, channel, cause).IgnoreError();
+    End(rank, channel, cause);
   }
 
  private:
@@ -96,11 +96,15 @@ class Boxes {
     return boxes_[(static_cast<size_t>(channel) * world_ + from) * world_ + to];
   }
 
-  // What `rank`'s call over `channel` returns: the cause, or the one that ended it first.
+  // Takes no memory.
+  void End(uint32_t rank, Channel channel, const absl::Status& cause) {
+    if (!ends_.Add(rank, channel, cause)) return;
+    for (Seat& seat : seats_) seat.changed.notify_one();
+  }
+
+  // The same, and what `rank`'s call over `channel` returns: the cause, or the one that ended it first.
   absl::Status Fail(uint32_t rank, Channel channel, const absl::Status& cause) {
-    if (ends_.Add(rank, channel, cause)) {
-      for (Seat& seat : seats_) seat.changed.notify_one();
-    }
+    End(rank, channel, cause);
     const absl::Status ended = ends_.For(rank, channel);
     return ended.ok() ? cause : ended;
   }

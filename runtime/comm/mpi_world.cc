@@ -423,7 +423,7 @@ class MpiEndpoint : public Endpoint {
     return Known(channel, {}, {});
   }
 
-  void Abort(Channel channel, const absl::Status& cause) override { End(channel, cause).IgnoreError(); }
+  void Abort(Channel channel, const absl::Status& cause) override { Add(channel, cause); }
 
   void Keep(Arena memory) override { state_->Keep(std::move(memory)); }
 
@@ -454,17 +454,21 @@ class MpiEndpoint : public Endpoint {
     return ends_.For(rank(), channel, out, in);
   }
 
-  // This rank ends what the channel's messages belong to, and tells all; what its call returns.
-  absl::Status End(Channel channel, const absl::Status& cause) {
+  // This rank ends what the channel's messages belong to, and tells all. False: it has ended before.
+  bool Add(Channel channel, const absl::Status& cause) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (!ends_.Add(rank(), channel, cause)) {
-        const absl::Status ended = ends_.For(rank(), channel);
-        return ended.ok() ? cause : ended;
-      }
+      if (!ends_.Add(rank(), channel, cause)) return false;
     }
     state_->Tell(NoteTag(connection_), cause.message(), channel);
-    return cause;
+    return true;
+  }
+
+  // The same, and what its call returns.
+  absl::Status End(Channel channel, const absl::Status& cause) {
+    if (Add(channel, cause)) return cause;
+    absl::Status ended = Known(channel, {}, {});
+    return ended.ok() ? cause : ended;
   }
 
   // What other ranks have ended.
