@@ -284,22 +284,18 @@ class MpiWorld::State {
   }
 
   void Finish(const absl::Status& status, Others others) {
-    const Reason reason = ReasonOf(status).value_or(Reason::kBug);
-    if (status.ok() || others == Others::kGoOn) {
-      absl::Status waited = AwaitScopes();
-      if (!waited.ok()) return Leave(waited);
-      if (status.ok()) {
-        watch_.Begin("MPI_Finalize", options_.end_deadline);
-      } else {
-        watch_.BeginLast("MPI_Finalize", options_.end_deadline, RowOf(reason).exit_code);
-      }
-      MPI_Finalize();
-      watch_.End();
-      // The launcher ends the job with the exit code of the first rank that has another than 0.
-      if (reason == Reason::kPeerFailed && !status.ok()) std::this_thread::sleep_for(kFinalizedGrace);
-      return;
+    if (!status.ok() && others == Others::kEnd) return Leave(status);
+    if (const absl::Status waited = AwaitScopes(); !waited.ok()) return Leave(waited);
+    if (status.ok()) {
+      watch_.Begin("MPI_Finalize", options_.end_deadline);
+    } else {
+      if (Left().has_value()) return Leave(status);  // another ends the job
+      watch_.BeginLast("MPI_Finalize", options_.end_deadline, RowOf(ReasonOf(status).value_or(Reason::kBug)).exit_code);
     }
-    Leave(status);
+    MPI_Finalize();
+    watch_.End();
+    // The launcher ends the job with the exit code of the first rank that has another than 0.
+    if (ReasonOf(status) == Reason::kPeerFailed) std::this_thread::sleep_for(kFinalizedGrace);
   }
 
  private:

@@ -43,8 +43,6 @@
 namespace meshseal::tools {
 namespace {
 
-constexpr std::chrono::seconds kDeadline{30};
-
 // What the CUDA backend has here.
 struct CudaFindings {
   std::string runtime;
@@ -316,6 +314,7 @@ absl::Status RunDoctor(absl::string_view format) {
   report.launch = runtime::IdentityText(*identity);
 #ifdef MESHSEAL_MPI
   if (identity->has_value()) {
+    constexpr std::chrono::seconds kDeadline{30};
     MESHSEAL_ASSIGN_OR_RETURN(RankLaunch launch,
                               RankLaunch::Start("mpi", {kDeadline, kDeadline},
                                                 [](uint32_t, const absl::Status& cause) { Report("doctor", cause); }));
