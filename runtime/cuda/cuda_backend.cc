@@ -16,6 +16,8 @@
 #include "runtime/cuda/kernels/shared_down_exact.h"
 #include "runtime/cuda/kernels/shared_gate.h"
 #include "runtime/cuda/kernels/shared_gate_up.h"
+#include "runtime/cuda/kernels/tile_pieces.h"
+#include "runtime/cuda/stream.h"
 #include "schema/status_macros.h"
 
 namespace meshseal::cuda {
@@ -103,7 +105,32 @@ absl::Status CudaBackend::Scatter(const runtime::ScatterArgs& args) {
   step.failure = scratch_.scatter_failure;
   step.local_of_slot = scratch_.local_of_slot;
   step.counts = scratch_.counts;
-  return FromCuda(LaunchScatter(stream_, step), "scatter");
+  MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchScatter(stream_, step), "scatter");
+  if (kind_ != ProductKind::kLanes) return absl::OkStatus();
+  // Kept for down, by when the plan may have given the grouping's place to another value.
+  MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(scratch_.slot_of_row, step.slot_of_row,
+                                       args.slot_of_row.size() * sizeof(int32_t), cudaMemcpyDeviceToDevice, stream_,
+                                       "the grouping"));
+  MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(scratch_.first_row, step.first_row, args.first_row.size() * sizeof(int32_t),
+                                       cudaMemcpyDeviceToDevice, stream_, "the grouping"));
+  grouping_ = {step.capacity, step.local_experts, scratch_.slot_of_row, scratch_.first_row};
+  return absl::OkStatus();
+}
+
+CudaBackend::GroupedProduct CudaBackend::ChooseGrouped(
+    Basis basis, absl::Span<const runtime::ExpertWeights> experts,
+    absl::Span<const runtime::WeightMatrix runtime::ExpertWeights::*const> matrices) const {
+  if (kind_ != ProductKind::kLanes || (basis != Basis::kBf16 && basis != Basis::kF16)) return {kind_};
+  const HalfType type = basis == Basis::kBf16 ? HalfType::kBf16 : HalfType::kF16;
+  GroupedProduct product = {ProductKind::kTiles, true};
+  for (const runtime::ExpertWeights& expert : experts) {
+    for (const runtime::WeightMatrix runtime::ExpertWeights::*const matrix : matrices) {
+      if ((expert.*matrix).empty()) continue;
+      if (PiecesOf(type, InPlace(expert.*matrix)) == 0) return {kind_};
+      product.are_halves = product.are_halves && AreHalves(type, InPlace(expert.*matrix));
+    }
+  }
+  return product;
 }
 
 absl::Status CudaBackend::GateUp(const runtime::GateUpArgs& args) {
@@ -114,17 +141,18 @@ absl::Status CudaBackend::GateUp(const runtime::GateUpArgs& args) {
 }
 
 absl::Status CudaBackend::GateUpGrouped(const runtime::GateUpGroupedArgs& args) {
+  const GroupedProduct product =
+      ChooseGrouped(args.basis, args.experts, {&runtime::ExpertWeights::gate, &runtime::ExpertWeights::up});
   GateUpGroupedStep step;
   step.grid = GridOf(args.shape);
-  step.capacity = static_cast<uint32_t>(args.grouping.slot_of_row.size());
-  step.local_experts = static_cast<uint32_t>(args.experts.size());
-  step.slot_of_row = args.grouping.slot_of_row.data();
-  step.first_row = args.grouping.first_row.data();
+  step.grouping = {static_cast<uint32_t>(args.grouping.slot_of_row.size()), static_cast<uint32_t>(args.experts.size()),
+                   args.grouping.slot_of_row.data(), args.grouping.first_row.data()};
   step.basis = args.basis;
   step.experts = tables_->Of(args.experts);
   step.rows = args.rows.data();
   step.out = args.out.data();
-  return FromCuda(LaunchGateUpGrouped(stream_, kind_, step), "grouped gate and up");
+  step.are_halves = product.are_halves;
+  return FromCuda(LaunchGateUpGrouped(stream_, product.kind, step), "grouped gate and up");
 }
 
 absl::Status CudaBackend::Unscatter(const runtime::UnscatterArgs& args) {
@@ -140,10 +168,21 @@ absl::Status CudaBackend::Activation(const runtime::ActivationArgs& args) {
 }
 
 absl::Status CudaBackend::Down(const runtime::DownArgs& args) {
-  return FromCuda(LaunchDown(stream_, kind_,
-                             {GridOf(args.shape), OwnedOf(args.owned), args.adds_bias, args.basis,
-                              tables_->Of(args.experts), args.activations.data(), args.out.data(), scratch_.computed}),
-                  "down");
+  const GroupedProduct product = grouping_.capacity == 0
+                                     ? GroupedProduct{kind_}
+                                     : ChooseGrouped(args.basis, args.experts, {&runtime::ExpertWeights::down});
+  DownStep step;
+  step.grid = GridOf(args.shape);
+  step.owned = OwnedOf(args.owned);
+  step.adds_bias = args.adds_bias;
+  step.basis = args.basis;
+  step.experts = tables_->Of(args.experts);
+  step.activations = args.activations.data();
+  step.out = args.out.data();
+  step.computed = scratch_.computed;
+  step.grouping = grouping_;
+  step.are_halves = product.are_halves;
+  return FromCuda(LaunchDown(stream_, product.kind, step), "down");
 }
 
 absl::Status CudaBackend::DownExact(const runtime::DownExactArgs& args) {

@@ -27,7 +27,8 @@ class CudaBackend : public runtime::Backend {
  public:
   static constexpr absl::string_view kName = "cuda";
 
-  // All of it must live longer. `kind`: how products are summed.
+  // All of it must live longer. `kind`: how products are summed. Where it is kLanes, those of grouped rows are made by
+  // tensor cores if they can be given every factor as it is (kTiles).
   CudaBackend(cudaStream_t stream, const StepScratch& scratch, ProductKind kind)
       : stream_(stream), scratch_(scratch), kind_(kind) {}
 
@@ -37,8 +38,11 @@ class CudaBackend : public runtime::Backend {
   absl::string_view name() const override { return kName; }
   absl::Span<const Numerics> numerics() const override { return CudaNumerics(); }
 
-  // Forgets the lists below: a program begins.
-  void Begin() { failures_.clear(); }
+  // Forgets the lists below and the grouping of slots: a program begins.
+  void Begin() {
+    failures_.clear();
+    grouping_ = {};
+  }
   // Where the steps since then leave their failures, in their order; and of which step each is.
   struct Failures {
     FailureList list;
@@ -75,6 +79,13 @@ class CudaBackend : public runtime::Backend {
                      const runtime::WeightMatrix& bias, absl::Span<const float> x);
   absl::Status ShareOf(const runtime::StepShape& shape, const runtime::SharedWeights& shared, absl::Span<const float> x,
                        const float** shares);
+  // Of a product of grouped rows with one matrix of every expert, or with two of them.
+  struct GroupedProduct {
+    ProductKind kind = ProductKind::kLanes;
+    bool are_halves = false;
+  };
+  GroupedProduct ChooseGrouped(Basis basis, absl::Span<const runtime::ExpertWeights> experts,
+                               absl::Span<const runtime::WeightMatrix runtime::ExpertWeights::*const> matrices) const;
   absl::Status SumSlots(const runtime::CombineArgs& args, const float* shared, StepKind step);
   void Note(StepKind step, const FailureList& list) { failures_.push_back({list, step}); }
 
@@ -83,6 +94,7 @@ class CudaBackend : public runtime::Backend {
   const ProductKind kind_;
   const DeviceTables* tables_ = nullptr;
   std::vector<Failures> failures_;
+  DeviceGrouping grouping_;  // of the program's owned slots; empty where none were grouped
 };
 
 }  // namespace meshseal::cuda

@@ -13,6 +13,7 @@ PlacedScratch PlaceScratch(absl::Span<const runtime::RankProgram* const> program
   uint64_t tokens = 0;
   uint64_t slots = 0;
   uint64_t experts = 0;
+  uint64_t grouped_rows = 0;
   uint64_t output = 0;
   uint64_t shared = 0;
   for (const runtime::RankProgram* const program : programs) {
@@ -23,6 +24,7 @@ PlacedScratch PlaceScratch(absl::Span<const runtime::RankProgram* const> program
     slots = std::max(slots, most_slots);
     logits = std::max(logits, most * program->layer_class().experts);
     experts = std::max<uint64_t>(experts, program->local_experts());
+    grouped_rows = std::max(grouped_rows, program->grouped_rows());
     const bool exact = program->fixed_point().has_value();
     output = std::max(output, exact ? most_slots * DownExactFailures(hidden) : most * CombineChunks(hidden));
     shared = std::max(shared, most * (exact ? SharedDownExactFailures(hidden) : CombineChunks(hidden)));
@@ -42,6 +44,8 @@ PlacedScratch PlaceScratch(absl::Span<const runtime::RankProgram* const> program
   places.Place(shared, &s.shared_failures);
   places.Place(slots, &s.local_of_slot);
   places.Place(experts, &s.counts);
+  places.Place(grouped_rows, &s.slot_of_row);
+  places.Place(experts + 1, &s.first_row);
   placed.bytes = places.bytes();
   return placed;
 }

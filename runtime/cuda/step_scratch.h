@@ -38,6 +38,8 @@ struct StepScratch {
   uint64_t* shared_failures = nullptr;   // [T, ...], likewise
   int32_t* local_of_slot = nullptr;      // [T*k]
   uint32_t* counts = nullptr;            // [L]
+  int32_t* slot_of_row = nullptr;        // [capacity], of the grouping
+  int32_t* first_row = nullptr;          // [L + 1], likewise
 };
 
 // The places from `block` on (null: only how many bytes they take), for `programs` of a group of `ranks`.

@@ -197,7 +197,9 @@ Computed Down(const Layer& layer, ProductKind kind, bool adds_bias, uint64_t see
                          layer.device_experts.data(),
                          layer.activations.data(),
                          computed.out.data(),
-                         computed.marks.data()};
+                         computed.marks.data(),
+                         {},
+                         false};
   RunUnder(seed, [&] { return LaunchDown(nullptr, kind, step); });
   return computed;
 }
@@ -401,15 +403,14 @@ TEST(MatrixKernelsTest, GroupedRowsHaveTheBitsOfTheirSlots) {
           Computed computed = {Unwritten<float>(capacity * layer.products()),
                                Unwritten<uint32_t>(expected.marks.size())};
           const GateUpGroupedStep step = {layer.Grid(),
-                                          capacity,
-                                          static_cast<uint32_t>(layer.experts.size()),
-                                          grouped.slot_of_row.data(),
-                                          grouped.first_row.data(),
+                                          {capacity, static_cast<uint32_t>(layer.experts.size()),
+                                           grouped.slot_of_row.data(), grouped.first_row.data()},
                                           sizes.basis,
                                           layer.device_experts.data(),
                                           grouped.rows.data(),
                                           computed.out.data(),
-                                          computed.marks.data()};
+                                          computed.marks.data(),
+                                          false};
           RunUnder(3, [&] { return LaunchGateUpGrouped(nullptr, kind, step); });
           EXPECT_EQ(computed.marks, expected.marks);
           for (uint32_t row = 0; row < capacity; ++row) {
@@ -800,6 +801,15 @@ TEST(MatrixKernelsTest, AnAddendThatIsNoneIsTheOneThatTheReferenceRefuses) {
   ASSERT_GE(infinite.LocalOf(at), 0);
   infinite.activations[at * sizes.columns + 30] = std::numeric_limits<float>::infinity();
   EXPECT_EQ(check(infinite, kWide), "token 9: the output of expert 3 is not finite");
+}
+
+TEST(MatrixKernelsTest, TilesAreOfGroupedRowsAlone) {
+  EXPECT_EQ(LaunchGateUp(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
+  EXPECT_EQ(LaunchGateUpActivation(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
+  EXPECT_EQ(LaunchRouterLogits(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
+  EXPECT_EQ(LaunchSharedGateUp(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
+  EXPECT_EQ(LaunchSharedGate(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
+  EXPECT_EQ(LaunchSharedDown(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
 }
 
 TEST(MatrixKernelsTest, MoreBlocksThanAGridHasAreRefused) {

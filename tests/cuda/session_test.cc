@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,8 @@
 #include "tests/cuda/device_session.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/runtime/oracle.h"
+#include "tests/simt/run_kernel.h"
+#include "tests/simt/symbol_name.h"
 #include "tests/support/plan_builder.h"
 
 namespace meshseal::cuda {
@@ -25,8 +29,32 @@ using runtime::Session;
 using runtime::SessionOptions;
 using support::PlanNumbers;
 
+// Symbols of the kernels that ran since it was cleared.
+std::set<std::string>& RunKernels() {
+  static std::set<std::string> names;
+  return names;
+}
+
+bool RunAndNote(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, void** args, uint64_t seed,
+                std::string* error) {
+  RunKernels().insert(simt::SymbolName(kernel));
+  return simt::RunKernel(kernel, grid, block, shared_bytes, args, seed, error);
+}
+
+bool HasRun(const std::string& kernel) {
+  return std::any_of(RunKernels().begin(), RunKernels().end(),
+                     [&](const std::string& name) { return name.find(kernel) != std::string::npos; });
+}
+
 class CudaSessionTest : public DeviceSessionTest {
  protected:
+  // As there, and notes which kernels run.
+  static void Machine(uint64_t seed, size_t devices = 1) {
+    DeviceSessionTest::Machine(seed, devices);
+    fake_cuda::SetKernelRunner(RunAndNote);
+    RunKernels().clear();
+  }
+
   static std::shared_ptr<runtime::Compute> Devices() { return MakeLoopbackCompute(Unmanaged()); }
 };
 
@@ -34,6 +62,7 @@ struct Case {
   uint32_t tp = 1;
   uint32_t ep = 1;
   Reduction reduction = Reduction::kOrdered;
+  Basis basis = Basis::kF32;  // bf16: grouped rows are tensor cores' work
 };
 
 class CudaPlans : public CudaSessionTest, public testing::WithParamInterface<Case> {};
@@ -41,7 +70,8 @@ class CudaPlans : public CudaSessionTest, public testing::WithParamInterface<Cas
 TEST_P(CudaPlans, GiveWhatTheReferenceGives) {
   const Case& c = GetParam();
   Machine(3, 2);  // of two devices all ranks share one
-  const PlanNumbers n = RecordedFor(c.tp, c.ep, c.reduction);
+  PlanNumbers n = RecordedFor(c.tp, c.ep, c.reduction);
+  n.gate_up_basis = n.down_basis = c.basis;
   absl::StatusOr<std::unique_ptr<Session>> reference =
       Session::Create(support::BuildSealedPlan(n), OptionsFor(nullptr));
   ASSERT_TRUE(reference.ok()) << reference.status();
@@ -72,14 +102,17 @@ TEST_P(CudaPlans, GiveWhatTheReferenceGives) {
       EXPECT_EQ(result.ranks[rank].counters.down_slots, expected_result.ranks[rank].counters.down_slots);
     }
   }
+  EXPECT_EQ(HasRun("GroupedTilesKernel"), c.basis == Basis::kBf16);
+  EXPECT_EQ(HasRun("GateUpGroupedKernel"), c.basis != Basis::kBf16);
   // Of one rank, decode is a graph: one bucket of one layer.
   EXPECT_EQ(fake_cuda::LeakReport().graph_execs, c.tp * c.ep == 1 ? 1u : 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, CudaPlans,
                          testing::Values(Case{}, Case{1, 1, Reduction::kExact}, Case{1, 4},
-                                         Case{1, 3, Reduction::kFast}, Case{2, 2, Reduction::kFast},
-                                         Case{2, 2, Reduction::kExact}));
+                                         Case{1, 1, Reduction::kOrdered, Basis::kBf16},
+                                         Case{2, 2, Reduction::kOrdered, Basis::kBf16}, Case{1, 3, Reduction::kFast},
+                                         Case{2, 2, Reduction::kFast}, Case{2, 2, Reduction::kExact}));
 
 TEST_F(CudaSessionTest, EveryCallThatFailsIsACleanRefusal) {
   const PlanNumbers n = RecordedFor(1, 1, Reduction::kOrdered);

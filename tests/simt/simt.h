@@ -24,6 +24,10 @@
 #undef __shared__
 #define __shared__ static_assert(false, "use MESHSEAL_SHARED of device_code.h");
 
+// What a device's compiler may assume of blocks, and how many registers it may take.
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+
 #define SIMT_SITE (::simt::Site{__FILE__, __LINE__})
 
 #define threadIdx (::simt::current_block->thread_index())

@@ -5,10 +5,13 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/cuda/kernels/device_code.h"
 #include "runtime/cuda/kernels/launch.h"
+#include "runtime/cuda/kernels/product_kind.h"
+#include "runtime/cuda/kernels/step_pods.h"
 #include "runtime/host_device.h"
 
 namespace meshseal::cuda {
@@ -33,6 +36,16 @@ struct BlockPart {
         is_second(blockIdx.x % tiles.all() >= tiles.first),
         tile(blockIdx.x % tiles.all() - (is_second ? tiles.first : 0)) {}
 
+  // Of a block whose group is a slot: the local expert that computes it; -1: the block has nothing to do. Notes the
+  // slot in `computed` ([T*k]; null: nowhere).
+  MESHSEAL_DEVICE int32_t LocalExpert(const StepGrid& grid, const DeviceOwned& owned, uint32_t* computed) const {
+    const StepTokens tokens = *grid.step;
+    if (group >= uint64_t{tokens.tokens} * grid.top_k) return -1;
+    const int32_t local = owned.LocalExpert(group, tokens, grid.top_k);
+    if (local >= 0 && computed != nullptr && is_first && threadIdx.x == 0) computed[group] = 1;
+    return local;
+  }
+
   uint32_t group;  // the slot, or the number of the operands that are done together
   bool is_first;   // of its group's blocks
   bool is_second;  // of the second matrix
@@ -46,6 +59,20 @@ cudaError_t LaunchParts(cudaStream_t stream, void (*kernel)(Parameters...), uint
   const uint64_t blocks = groups * tiles.all();
   if (blocks > 0x7FFFFFFFu) return cudaErrorInvalidConfiguration;
   return Launch(stream, kernel, dim3(static_cast<unsigned>(blocks)), dim3(threads), 0, std::forward<Args>(args)...);
+}
+
+// launch(kind) for the kinds of products that every matrix kernel has, as a constant.
+template <class LaunchOf>
+cudaError_t LaunchByKind(ProductKind kind, const LaunchOf& launch) {
+  switch (kind) {
+    case ProductKind::kLanes:
+      return launch(std::integral_constant<ProductKind, ProductKind::kLanes>());
+    case ProductKind::kReference:
+      return launch(std::integral_constant<ProductKind, ProductKind::kReference>());
+    case ProductKind::kTiles:
+      break;
+  }
+  return cudaErrorInvalidValue;
 }
 
 // Groups of up to `operands` that hold `count`.

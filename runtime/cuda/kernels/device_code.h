@@ -69,6 +69,16 @@ MESHSEAL_DEVICE T WarpSum(T value) {
   return WarpFold(value, [](T a, T b) { return a + b; });
 }
 
+// The sum of the values up to this lane's, which is one of them.
+template <class T>
+MESHSEAL_DEVICE T WarpSumUpTo(T value) {
+  for (uint32_t distance = 1; distance < kWarpLanes; distance *= 2) {
+    const T other = __shfl_up_sync(kWholeWarp, value, distance);
+    if (Lane() >= distance) value += other;
+  }
+  return value;
+}
+
 // The lowest and the highest, on every lane; not for NaN.
 template <class T>
 MESHSEAL_DEVICE T WarpMin(T value) {

@@ -1,6 +1,6 @@
 // The down product of every owned slot, plus its bias.
 //
-// Grid: a block for a slot and a few columns; those of slots that are not owned exit.
+// Grid: a block for a slot and a few columns; those of slots that are not owned exit. Of tiles: grouped_tiles.h.
 #ifndef MESHSEAL_RUNTIME_CUDA_KERNELS_DOWN_H_
 #define MESHSEAL_RUNTIME_CUDA_KERNELS_DOWN_H_
 
@@ -24,6 +24,8 @@ struct DownStep {
   const float* activations = nullptr;     // [T*k, C]
   float* out = nullptr;                   // [T*k, H]; owned rows are written
   uint32_t* computed = nullptr;           // [T*k], as of gate_up
+  DeviceGrouping grouping;                // of the owned slots; for tiles alone
+  bool are_halves = false;                // down of all experts AreHalves (tile_pieces.h); likewise
 };
 
 // Errors as of LaunchRouterLogits.

@@ -11,17 +11,14 @@ __global__ void GateUpKernel(GateUpStep step) {
   using Shape = SlotShape<kind>;
   const StepGrid& grid = step.grid;
   const BlockPart part(RowTiles::Of<Shape>(grid.gated ? grid.columns : 0, grid.columns));
-  const StepTokens tokens = *grid.step;
   const uint64_t slot = part.group;
-  if (slot >= uint64_t{tokens.tokens} * grid.top_k) return;
-  const int32_t local = step.owned.LocalExpert(slot, tokens, grid.top_k);
+  const int32_t local = part.LocalExpert(grid, step.owned, step.computed);
   if (local < 0) return;
   const DeviceExpert& expert = step.experts[local];
   const DeviceMatrix& bias = part.is_second ? expert.up_bias : expert.gate_bias;
   const float* const x = step.x + slot / grid.top_k * grid.hidden;
   float* const out = step.out + slot * grid.products() + (part.is_second && grid.gated ? grid.columns : 0);
   const float weight = step.weighs ? step.owned.weights[slot] : 1.0f;
-  if (step.computed != nullptr && part.is_first && threadIdx.x == 0) step.computed[slot] = 1;
   BlockProduct<Shape>(
       part.is_second ? expert.up : expert.gate, part.tile * Shape::kRows, step.basis, 1,
       [&](uint32_t, uint32_t column) { return step.weighs ? x[column] * weight : x[column]; },
@@ -41,8 +38,7 @@ cudaError_t LaunchOf(cudaStream_t stream, const GateUpStep& step) {
 }  // namespace
 
 cudaError_t LaunchGateUp(cudaStream_t stream, ProductKind kind, const GateUpStep& step) {
-  return kind == ProductKind::kReference ? LaunchOf<ProductKind::kReference>(stream, step)
-                                         : LaunchOf<ProductKind::kLanes>(stream, step);
+  return LaunchByKind(kind, [&](auto chosen) { return LaunchOf<decltype(chosen)::value>(stream, step); });
 }
 
 }  // namespace meshseal::cuda

@@ -13,16 +13,13 @@ __global__ void GateUpActivationKernel(GateUpActivationStep step) {
   MESHSEAL_SHARED(products, float[2][Shape::kRows]);  // of gate and up
   const StepGrid& grid = step.grid;
   const BlockPart part(RowTiles::Of<Shape>(grid.columns, 0));
-  const StepTokens tokens = *grid.step;
   const uint64_t slot = part.group;
-  if (slot >= uint64_t{tokens.tokens} * grid.top_k) return;
-  const int32_t local = step.owned.LocalExpert(slot, tokens, grid.top_k);
+  const int32_t local = part.LocalExpert(grid, step.owned, step.computed);
   if (local < 0) return;
   const DeviceExpert& expert = step.experts[local];
   const float* const x = step.x + slot / grid.top_k * grid.hidden;
   const float weight = step.weighs_input || step.weighs_activation ? step.owned.weights[slot] : 1.0f;
   const uint32_t first = part.tile * Shape::kRows;
-  if (step.computed != nullptr && part.is_first && threadIdx.x == 0) step.computed[slot] = 1;
   MESHSEAL_NO_UNROLL
   for (uint32_t half = grid.gated ? 0 : 1; half < 2; ++half) {
     const DeviceMatrix& bias = half == 0 ? expert.gate_bias : expert.up_bias;
@@ -50,8 +47,7 @@ cudaError_t LaunchOf(cudaStream_t stream, const GateUpActivationStep& step) {
 }  // namespace
 
 cudaError_t LaunchGateUpActivation(cudaStream_t stream, ProductKind kind, const GateUpActivationStep& step) {
-  return kind == ProductKind::kReference ? LaunchOf<ProductKind::kReference>(stream, step)
-                                         : LaunchOf<ProductKind::kLanes>(stream, step);
+  return LaunchByKind(kind, [&](auto chosen) { return LaunchOf<decltype(chosen)::value>(stream, step); });
 }
 
 }  // namespace meshseal::cuda

@@ -2,6 +2,7 @@
 #include "runtime/cuda/kernels/block_product.h"
 #include "runtime/cuda/kernels/device_code.h"
 #include "runtime/cuda/kernels/gate_up_grouped.h"
+#include "runtime/cuda/kernels/grouped_tiles.h"
 
 namespace meshseal::cuda {
 namespace {
@@ -27,16 +28,16 @@ __global__ void GateUpGroupedKernel(GateUpGroupedStep step) {
   const StepGrid& grid = step.grid;
   if (grid.step->tokens == 0) return;  // nothing was grouped
   const BlockPart part(RowTiles::Of<Shape>(grid.gated ? grid.columns : 0, grid.columns));
-  const uint32_t grouped = static_cast<uint32_t>(step.first_row[step.local_experts]);
+  const uint32_t grouped = static_cast<uint32_t>(step.grouping.first_row[step.grouping.local_experts]);
   const uint32_t begin = part.group * Shape::kOperands;
   const uint32_t end = grouped < begin + Shape::kOperands ? grouped : begin + Shape::kOperands;
   for (uint32_t row = begin; row < end;) {
-    const uint32_t local = ExpertOfRow(step.first_row, step.local_experts, row);
-    const uint32_t behind = static_cast<uint32_t>(step.first_row[local + 1]);
+    const uint32_t local = ExpertOfRow(step.grouping.first_row, step.grouping.local_experts, row);
+    const uint32_t behind = static_cast<uint32_t>(step.grouping.first_row[local + 1]);
     const uint32_t live = (behind < end ? behind : end) - row;
     uint32_t with_slot = 0;  // a bit for each of them
     for (uint32_t operand = 0; operand < live; ++operand) {
-      const int32_t slot = step.slot_of_row[row + operand];
+      const int32_t slot = step.grouping.slot_of_row[row + operand];
       if (slot < 0) continue;  // padding
       with_slot |= 1u << operand;
       if (step.computed != nullptr && part.is_first && threadIdx.x == 0) step.computed[slot] = 1;
@@ -64,15 +65,15 @@ template <ProductKind kind>
 cudaError_t LaunchOf(cudaStream_t stream, const GateUpGroupedStep& step) {
   using Shape = SharedShape<kind>;
   const StepGrid& grid = step.grid;
-  return LaunchParts(stream, &GateUpGroupedKernel<kind>, GroupsOf(step.capacity, Shape::kOperands),
+  return LaunchParts(stream, &GateUpGroupedKernel<kind>, GroupsOf(step.grouping.capacity, Shape::kOperands),
                      RowTiles::Of<Shape>(grid.gated ? grid.columns : 0, grid.columns), Shape::kThreads, step);
 }
 
 }  // namespace
 
 cudaError_t LaunchGateUpGrouped(cudaStream_t stream, ProductKind kind, const GateUpGroupedStep& step) {
-  return kind == ProductKind::kReference ? LaunchOf<ProductKind::kReference>(stream, step)
-                                         : LaunchOf<ProductKind::kLanes>(stream, step);
+  if (kind == ProductKind::kTiles) return LaunchGroupedTiles(stream, step);
+  return LaunchByKind(kind, [&](auto chosen) { return LaunchOf<decltype(chosen)::value>(stream, step); });
 }
 
 }  // namespace meshseal::cuda

@@ -1,4 +1,4 @@
-// The two ways in which a matrix kernel adds products up.
+// The ways in which a matrix kernel adds products up.
 #ifndef MESHSEAL_RUNTIME_CUDA_KERNELS_PRODUCT_KIND_H_
 #define MESHSEAL_RUNTIME_CUDA_KERNELS_PRODUCT_KIND_H_
 
@@ -9,6 +9,7 @@ namespace meshseal::cuda {
 enum class ProductKind : uint8_t {
   kLanes = 1,      // float32, fixed columns for each lane of a warp, and a fixed tree
   kReference = 2,  // float64 in column order: the bits of the numerics contract reference-1
+  kTiles = 3,      // float32 by tensor cores, for rows grouped by expert: gate_up_grouped, and down of grouped slots
 };
 
 }  // namespace meshseal::cuda

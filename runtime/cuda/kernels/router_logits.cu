@@ -37,8 +37,7 @@ cudaError_t LaunchOf(cudaStream_t stream, const RouterLogitsStep& step) {
 }  // namespace
 
 cudaError_t LaunchRouterLogits(cudaStream_t stream, ProductKind kind, const RouterLogitsStep& step) {
-  return kind == ProductKind::kReference ? LaunchOf<ProductKind::kReference>(stream, step)
-                                         : LaunchOf<ProductKind::kLanes>(stream, step);
+  return LaunchByKind(kind, [&](auto chosen) { return LaunchOf<decltype(chosen)::value>(stream, step); });
 }
 
 }  // namespace meshseal::cuda

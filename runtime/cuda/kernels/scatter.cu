@@ -45,11 +45,7 @@ __global__ void OffsetsKernel(ScatterStep step) {
     const uint32_t local = first + Lane();
     const uint64_t count = local < step.local_experts ? step.counts[local] : 0;
     const uint64_t padded = (count + step.tile_rows - 1) / step.tile_rows * step.tile_rows;
-    uint64_t up_to = padded;  // inclusive
-    for (uint32_t distance = 1; distance < kWarpLanes; distance *= 2) {
-      const uint64_t other = __shfl_up_sync(kWholeWarp, up_to, distance);
-      if (Lane() >= distance) up_to += other;
-    }
+    const uint64_t up_to = WarpSumUpTo(padded);
     if (local < step.local_experts) step.first_row[local] = static_cast<int32_t>(before + up_to - padded);
     before += __shfl_sync(kWholeWarp, up_to, static_cast<int>(kWarpLanes - 1));
   }

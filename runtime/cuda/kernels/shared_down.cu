@@ -41,8 +41,7 @@ cudaError_t LaunchOf(cudaStream_t stream, const SharedDownStep& step) {
 }  // namespace
 
 cudaError_t LaunchSharedDown(cudaStream_t stream, ProductKind kind, const SharedDownStep& step) {
-  return kind == ProductKind::kReference ? LaunchOf<ProductKind::kReference>(stream, step)
-                                         : LaunchOf<ProductKind::kLanes>(stream, step);
+  return LaunchByKind(kind, [&](auto chosen) { return LaunchOf<decltype(chosen)::value>(stream, step); });
 }
 
 }  // namespace meshseal::cuda

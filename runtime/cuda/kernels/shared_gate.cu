@@ -35,8 +35,7 @@ cudaError_t LaunchOf(cudaStream_t stream, const SharedGateStep& step) {
 }  // namespace
 
 cudaError_t LaunchSharedGate(cudaStream_t stream, ProductKind kind, const SharedGateStep& step) {
-  return kind == ProductKind::kReference ? LaunchOf<ProductKind::kReference>(stream, step)
-                                         : LaunchOf<ProductKind::kLanes>(stream, step);
+  return LaunchByKind(kind, [&](auto chosen) { return LaunchOf<decltype(chosen)::value>(stream, step); });
 }
 
 }  // namespace meshseal::cuda

@@ -34,8 +34,7 @@ cudaError_t LaunchOf(cudaStream_t stream, const SharedGateUpStep& step) {
 }  // namespace
 
 cudaError_t LaunchSharedGateUp(cudaStream_t stream, ProductKind kind, const SharedGateUpStep& step) {
-  return kind == ProductKind::kReference ? LaunchOf<ProductKind::kReference>(stream, step)
-                                         : LaunchOf<ProductKind::kLanes>(stream, step);
+  return LaunchByKind(kind, [&](auto chosen) { return LaunchOf<decltype(chosen)::value>(stream, step); });
 }
 
 }  // namespace meshseal::cuda

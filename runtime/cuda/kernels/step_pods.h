@@ -49,6 +49,14 @@ struct DeviceOwned {
   }
 };
 
+// The slots that this rank computes, grouped by local expert: as Grouping of runtime/backend/step_args.h.
+struct DeviceGrouping {
+  uint32_t capacity = 0;                 // grouped rows
+  uint32_t local_experts = 0;            // L
+  const int32_t* slot_of_row = nullptr;  // [capacity]
+  const int32_t* first_row = nullptr;    // [L + 1]; not read in a step without tokens
+};
+
 // Slots that were computed: `uint32_t computed[T*k]`. `route` writes 0 for every slot; down writes 1 for a slot that it
 // computed; `lane` counts them.
 

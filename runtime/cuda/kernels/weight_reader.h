@@ -93,7 +93,7 @@ MESHSEAL_DEVICE void WithReader(const DeviceMatrix& matrix, const Use& use) {
   const bool in_eights = !matrix.packed && matrix.element_bytes == 0 && matrix.columns % 8 == 0;
   if (in_eights && !matrix.is_scaled()) {
 #define MESHSEAL_ALIGNED(dtype, of_reference)                          \
-  if constexpr (kind == ProductKind::kLanes || (of_reference)) {       \
+  if constexpr (kind != ProductKind::kReference || (of_reference)) {   \
     if (AlignedReader<DType::dtype>::Reads(matrix)) {                  \
       use(AlignedReader<DType::dtype>{matrix.data, matrix.row_bytes}); \
       return;                                                          \
