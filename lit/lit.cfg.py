@@ -49,6 +49,10 @@ substitute("%vary", config.meshseal_python + " " + vary)
 substitute("%root", config.meshseal_source_dir)
 substitute("%data", os.path.join(config.meshseal_source_dir, "tests", "data"))
 
+if os.path.exists(config.meshseal_nvcc):
+    config.available_features.add("nvcc")
+    kernels = os.path.join(config.meshseal_source_dir, "tests", "cuda", "compile_kernels")
+    substitute("%ptx", " ".join((config.meshseal_python, kernels, "--nvcc", config.meshseal_nvcc, "--print-ptx")))
 if config.meshseal_compiler:
     config.available_features.add("compiler")
 if config.meshseal_cuda:
