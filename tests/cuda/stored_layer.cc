@@ -148,6 +148,21 @@ runtime::WeightMatrix StoredWeights::Add(const Storage& storage, uint32_t rows, 
   return matrix;
 }
 
+runtime::WeightMatrix StoredWeights::AddIntegers(uint32_t rows, uint32_t columns) {
+  runtime::WeightMatrix matrix;
+  matrix.dtype = DType::kBf16;
+  matrix.rows = rows;
+  matrix.columns = columns;
+  matrix.row_bytes = uint64_t{columns} * 2;
+  std::byte* const data = Take(rows * matrix.row_bytes, 16);
+  for (uint64_t i = 0; i < uint64_t{rows} * columns; ++i) {
+    const uint16_t bits = FloatToBf16(static_cast<float>(static_cast<int>(random_() % 7) - 3));
+    std::memcpy(data + 2 * i, &bits, 2);
+  }
+  matrix.data = data;
+  return matrix;
+}
+
 runtime::WeightMatrix StoredWeights::AddVector(uint32_t columns, Lies lies) {
   const runtime::Format& format = *runtime::FindFormat(DType::kBf16);
   const uint64_t halves = lies == Lies::kInterleaved ? 2 : 1;

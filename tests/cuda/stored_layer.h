@@ -53,6 +53,11 @@ class StoredWeights {
   // A vector of bf16, which starts anywhere.
   runtime::WeightMatrix AddVector(uint32_t columns, Lies lies = Lies::kInRows);
 
+  // A matrix of bf16 that are integers of -3 to 3.
+  runtime::WeightMatrix AddIntegers(uint32_t rows, uint32_t columns);
+
+  const std::vector<std::byte>& bytes() const { return host_; }
+
   // Copies what there is.
   void Upload() { device_ = host_; }
 
