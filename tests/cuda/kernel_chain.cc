@@ -354,10 +354,15 @@ void KernelChain::MakeSteps() {
 
 absl::Status KernelChain::Enqueue() {
   MESHSEAL_RETURN_IF_ERROR(status_);
-  const ProductKind kind = KindOfSlots(spec_.kind);
   for (const Array& array : outputs_) {
     Do(cudaMemsetAsync(array.memory.bytes().data(), 0xFF, array.memory.bytes().size(), stream_), "filling an array");
   }
+  return EnqueueKernels();
+}
+
+absl::Status KernelChain::EnqueueKernels() {
+  MESHSEAL_RETURN_IF_ERROR(status_);
+  const ProductKind kind = KindOfSlots(spec_.kind);
   Do(LaunchRouterLogits(stream_, kind, logits_), "router_logits");
   Do(LaunchRoute(stream_, route_), "route");
   Do(LaunchScatter(stream_, scatter_), "scatter");

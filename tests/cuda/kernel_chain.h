@@ -71,6 +71,8 @@ class KernelChain {
 
   // Fills what kernels write with bytes 0xFF, then enqueues all of them. May be captured.
   absl::Status Enqueue();
+  // Without filling: a read of what no kernel wrote is one of memory that was never written.
+  absl::Status EnqueueKernels();
 
   // Waits, and copies.
   absl::StatusOr<std::vector<ChainOutput>> Read() const;

@@ -164,6 +164,12 @@ absl::Status Replay(const ChainSpec& spec, uint64_t times, cudaStream_t stream, 
   return absl::OkStatus();
 }
 
+absl::Status RunKernels(const ChainSpec& spec, uint64_t times, cudaStream_t stream) {
+  KernelChain chain(spec, stream);
+  for (uint64_t i = 0; i < times; ++i) MESHSEAL_RETURN_IF_ERROR(chain.EnqueueKernels());
+  return FromCuda(cudaStreamSynchronize(stream), "the kernels");
+}
+
 struct Arguments {
   std::string command;
   std::string operand;
@@ -185,7 +191,7 @@ std::optional<Arguments> Parse(const std::vector<std::string>& words) {
     }
   }
   const std::string& command = arguments.command;
-  if (command == "replay") {
+  if (command == "replay" || command == "run") {
     if (!absl::SimpleAtoi(arguments.operand, &arguments.times) || arguments.times == 0) return std::nullopt;
   } else if (command != "record" && command != "compare") {
     return std::nullopt;
@@ -204,6 +210,10 @@ absl::Status RunChains(const Arguments& arguments, Record* record, Count* count)
       MESHSEAL_RETURN_IF_ERROR(Replay(spec, arguments.times, stream.get(), count));
       continue;
     }
+    if (arguments.command == "run") {
+      MESHSEAL_RETURN_IF_ERROR(RunKernels(spec, arguments.times, stream.get()));
+      continue;
+    }
     absl::StatusOr<std::vector<ChainOutput>> outputs = RunOnce(spec, stream.get());
     if (!outputs.ok())
       return absl::Status(outputs.status().code(), absl::StrCat(spec.name, ": ", outputs.status().message()));
@@ -220,7 +230,8 @@ absl::Status RunChains(const Arguments& arguments, Record* record, Count* count)
 int Main(const std::vector<std::string>& words) {
   const std::optional<Arguments> arguments = Parse(words);
   if (!arguments.has_value()) {
-    std::fprintf(stderr, "kernel_conformance: record FILE | compare FILE | replay N [--seed N] [--chains TEXT]\n");
+    std::fprintf(stderr,
+                 "kernel_conformance: record FILE | compare FILE | replay N | run N [--seed N] [--chains TEXT]\n");
     return 2;
   }
   const bool simulated = SimulateDevice(arguments->seed);
