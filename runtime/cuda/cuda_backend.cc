@@ -1,5 +1,8 @@
 #include "runtime/cuda/cuda_backend.h"
 
+#include <optional>
+#include <utility>
+
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/kernels/activation.h"
 #include "runtime/cuda/kernels/combine.h"
@@ -7,6 +10,7 @@
 #include "runtime/cuda/kernels/down.h"
 #include "runtime/cuda/kernels/down_exact.h"
 #include "runtime/cuda/kernels/gate_up.h"
+#include "runtime/cuda/kernels/gate_up_activation.h"
 #include "runtime/cuda/kernels/gate_up_grouped.h"
 #include "runtime/cuda/kernels/residual.h"
 #include "runtime/cuda/kernels/route.h"
@@ -134,10 +138,9 @@ CudaBackend::GroupedProduct CudaBackend::ChooseGrouped(
 }
 
 absl::Status CudaBackend::GateUp(const runtime::GateUpArgs& args) {
-  return FromCuda(LaunchGateUp(stream_, kind_,
-                               {GridOf(args.shape), OwnedOf(args.owned), args.weighs, args.basis,
-                                tables_->Of(args.experts), args.x.data(), args.out.data(), nullptr}),
-                  "gate and up");
+  gate_up_ = {GridOf(args.shape),        OwnedOf(args.owned), args.weighs,     args.basis,
+              tables_->Of(args.experts), args.x.data(),       args.out.data(), nullptr};
+  return absl::OkStatus();
 }
 
 absl::Status CudaBackend::GateUpGrouped(const runtime::GateUpGroupedArgs& args) {
@@ -162,6 +165,18 @@ absl::Status CudaBackend::Unscatter(const runtime::UnscatterArgs& args) {
 }
 
 absl::Status CudaBackend::Activation(const runtime::ActivationArgs& args) {
+  if (const std::optional<GateUpStep> gate_up = std::exchange(gate_up_, std::nullopt); gate_up.has_value()) {
+    const float* const x_end = gate_up->x + uint64_t{args.shape.tokens} * args.shape.hidden;
+    const bool is_apart = x_end <= args.out.data() || args.out.data() + args.out.size() <= gate_up->x;
+    if (is_apart && gate_up->out == args.gate_up.data()) {
+      return FromCuda(
+          LaunchGateUpActivation(stream_, kind_,
+                                 {gate_up->grid, gate_up->owned, gate_up->weighs, args.weighs, gate_up->basis,
+                                  args.activation, gate_up->experts, gate_up->x, args.out.data(), nullptr}),
+          "gate, up and activation");
+    }
+    MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchGateUp(stream_, kind_, *gate_up), "gate and up");
+  }
   return FromCuda(LaunchActivation(stream_, {GridOf(args.shape), OwnedOf(args.owned), args.weighs, args.activation,
                                              args.gate_up.data(), args.out.data()}),
                   "activation");

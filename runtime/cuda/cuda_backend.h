@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,6 +15,7 @@
 #include "absl/types/span.h"
 #include "runtime/backend/backend.h"
 #include "runtime/cuda/device_tables.h"
+#include "runtime/cuda/kernels/gate_up.h"
 #include "runtime/cuda/kernels/lane.h"
 #include "runtime/cuda/kernels/product_kind.h"
 #include "runtime/cuda/step_scratch.h"
@@ -38,10 +40,11 @@ class CudaBackend : public runtime::Backend {
   absl::string_view name() const override { return kName; }
   absl::Span<const Numerics> numerics() const override { return CudaNumerics(); }
 
-  // Forgets the lists below and the grouping of slots: a program begins.
+  // Forgets the lists below and what steps left for later ones: a program begins.
   void Begin() {
     failures_.clear();
     grouping_ = {};
+    gate_up_.reset();
   }
   // Where the steps since then leave their failures, in their order; and of which step each is.
   struct Failures {
@@ -94,6 +97,9 @@ class CudaBackend : public runtime::Backend {
   const ProductKind kind_;
   const DeviceTables* tables_ = nullptr;
   std::vector<Failures> failures_;
+  // A gate_up that waits for its activation, which every program has next: the two are one launch where the activation
+  // does not take the place of what gate_up reads.
+  std::optional<GateUpStep> gate_up_;
   DeviceGrouping grouping_;  // of the program's owned slots; empty where none were grouped
 };
 

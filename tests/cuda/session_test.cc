@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/cuda/cuda_compute.h"
+#include "schema/fingerprint.h"
 #include "schema/reason.h"
 #include "tests/cuda/device_session.h"
 #include "tests/fake_cuda/fake_cuda.h"
@@ -102,6 +103,7 @@ TEST_P(CudaPlans, GiveWhatTheReferenceGives) {
       EXPECT_EQ(result.ranks[rank].counters.down_slots, expected_result.ranks[rank].counters.down_slots);
     }
   }
+  EXPECT_TRUE(HasRun("GateUpActivationKernel"));  // of decode
   EXPECT_EQ(HasRun("GroupedTilesKernel"), c.basis == Basis::kBf16);
   EXPECT_EQ(HasRun("GateUpGroupedKernel"), c.basis != Basis::kBf16);
   // Of one rank, decode is a graph: one bucket of one layer.
@@ -113,6 +115,34 @@ INSTANTIATE_TEST_SUITE_P(Worlds, CudaPlans,
                                          Case{1, 1, Reduction::kOrdered, Basis::kBf16},
                                          Case{2, 2, Reduction::kOrdered, Basis::kBf16}, Case{1, 3, Reduction::kFast},
                                          Case{2, 2, Reduction::kFast}, Case{2, 2, Reduction::kExact}));
+
+// Gate, up and activation are one launch, but not where the plan has the activation take the place of what they read.
+TEST_F(CudaSessionTest, AnActivationInThePlaceOfItsTokensIsALaunchOfItsOwn) {
+  Plan plan = support::BuildPlan(Recorded(2, 1, Reduction::kOrdered));
+  Program& decode = plan.layer_classes[0].programs[0];
+  const auto step = [&](StepKind kind) {
+    return *std::find_if(decode.steps.begin(), decode.steps.end(), [&](const auto& one) { return one.kind == kind; });
+  };
+  for (WorkLayout& layout : decode.layouts) {
+    const Buffer& tokens = layout.buffers[step(StepKind::kGateUp).inputs[0]];
+    Buffer& activation = layout.buffers[step(StepKind::kActivation).outputs[0]];
+    ASSERT_LE(activation.bytes, tokens.bytes);
+    activation.offset = tokens.offset;
+  }
+  plan.execution_fingerprint = ExecutionFingerprint(plan);
+  std::vector<float> expected;
+  std::vector<float> found;
+  RunResult result;
+  absl::StatusOr<std::unique_ptr<Session>> reference = Session::Create(support::Seal(plan), OptionsFor(nullptr));
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  ASSERT_TRUE(RunLayer(**reference, Phase::kDecode, &expected, &result).ok());
+  absl::StatusOr<std::unique_ptr<Session>> devices = Session::Create(support::Seal(plan), OptionsFor(Devices()));
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_TRUE(RunLayer(**devices, Phase::kDecode, &found, &result).ok());
+  EXPECT_LE(support::RelativeDifference(found, expected), 2e-6);
+  EXPECT_TRUE(HasRun("GateUpKernel"));
+  EXPECT_FALSE(HasRun("GateUpActivationKernel"));
+}
 
 TEST_F(CudaSessionTest, EveryCallThatFailsIsACleanRefusal) {
   const PlanNumbers n = RecordedFor(1, 1, Reduction::kOrdered);

@@ -86,16 +86,20 @@ struct FetchedTile {
 
 // Eight elements of a row of `columns` from `column` on: zeros where it has ended, or is not there.
 MESHSEAL_DEVICE void FetchEight(const float* row, uint32_t columns, uint32_t column, float (&out)[8]) {
-  const float* const at = row + column;
-  if (row != nullptr && column + 8 <= columns && reinterpret_cast<uint64_t>(at) % 16 == 0) {
-    const auto low = *reinterpret_cast<const float4*>(at);
-    const auto high = *reinterpret_cast<const float4*>(at + 4);
+  MESHSEAL_UNROLL
+  for (uint32_t i = 0; i < 8; ++i) out[i] = 0;
+  if (row == nullptr) return;
+  if (column + 8 <= columns && reinterpret_cast<uint64_t>(row + column) % 16 == 0) {
+    const auto low = *reinterpret_cast<const float4*>(row + column);
+    const auto high = *reinterpret_cast<const float4*>(row + column + 4);
     out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
     out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
     return;
   }
   MESHSEAL_UNROLL
-  for (uint32_t i = 0; i < 8; ++i) out[i] = row != nullptr && column + i < columns ? at[i] : 0.0f;
+  for (uint32_t i = 0; i < 8; ++i) {
+    if (column + i < columns) out[i] = row[column + i];
+  }
 }
 
 // The matrix's row of this thread's i-th eight; the last row again for those that there are not.
