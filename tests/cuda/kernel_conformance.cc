@@ -120,7 +120,7 @@ void Compare(const ChainSpec& spec, const Record& record, const std::vector<Chai
     const std::string difference =
         expected == record.end() ? "is not in the file" : Difference(expected->second, output);
     if (difference.empty()) {
-      count->within += expected->second != output.bytes ? 1 : 0;
+      if (expected->second != output.bytes) ++count->within;
       continue;
     }
     ++count->differences;
