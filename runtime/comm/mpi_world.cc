@@ -429,13 +429,13 @@ class MpiEndpoint : public Endpoint {
    public:
     explicit StopWatch(const State& state) : state_(state) {}
     bool IsTime(Clock::time_point now) {
-      if (!until_.has_value() && state_.stopped()) until_ = now + kStopGrace;
-      return until_.has_value() && now >= *until_;
+      if (until_ == Clock::time_point::max() && state_.stopped()) until_ = now + kStopGrace;
+      return now >= until_;
     }
 
    private:
     const State& state_;
-    std::optional<Clock::time_point> until_;
+    Clock::time_point until_ = Clock::time_point::max();  // until it was asked
   };
 
   // Ends the world, because this process was asked to end while it waited for these ranks.
