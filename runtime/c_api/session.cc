@@ -127,7 +127,7 @@ absl::Status Run(Session& session, const meshseal_run* given) {
   }
   if (given->replica_ends != nullptr) MESHSEAL_RETURN_IF_ERROR(CheckReplicas(session, given->replicas, request));
   RunResult result;
-  const absl::Status status = session.Run(request, &result);
+  absl::Status status = session.Run(request, &result);
   if (given->replica_ends != nullptr) {
     std::transform(result.replicas.begin(), result.replicas.end(), given->replica_ends, EndOf);
     // A world that fails together is one replica, and has run where there is a result.

@@ -65,7 +65,7 @@ class FaultyEndpoint : public PassingEndpoint {
                         std::chrono::milliseconds deadline) override {
     if (rank() == fault_.rank && channel == Channel::kExpertGroup && fault_.armed &&
         fault_.seen.fetch_add(1) == fault_.exchange && fault_.act) {
-      const absl::Status status = fault_.act();
+      absl::Status status = fault_.act();
       if (!status.ok()) return status;
     }
     return PassingEndpoint::Exchange(channel, out, in, deadline);
@@ -114,7 +114,7 @@ struct Ran {
   std::vector<RunResult> results;
 };
 
-Ran RunStack(Session& session, std::vector<float> hidden, const std::vector<uint32_t>& group_tokens = {}) {
+Ran RunStack(Session& session, const std::vector<float>& hidden, const std::vector<uint32_t>& group_tokens = {}) {
   Ran ran;
   ran.output.assign(hidden.size(), 0);
   ran.status =
