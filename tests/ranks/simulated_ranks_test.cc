@@ -395,7 +395,7 @@ void CheckReplicas(const Scenario& scenario, const Shape& shape, const Simulatio
   for (uint32_t i = 0; i < outcome->processes.size(); ++i) {
     if (!scenario.together && simulation.killed(i)) continue;
     ++living;
-    without_session += outcome->processes[i].answers.empty() ? 1 : 0;
+    without_session += outcome->processes[i].answers.empty() ? 1u : 0u;
     outcome->noticed = outcome->noticed || !outcome->processes[i].status.ok();
   }
   // A fault while they load is of all; who has heard the last vote before it strikes may have gone on.
@@ -409,8 +409,8 @@ void CheckReplicas(const Scenario& scenario, const Shape& shape, const Simulatio
     const std::string who = scenario.together ? "the process" : absl::StrCat("rank ", i);
     const bool collects = scenario.together || i == 0;
     const bool of_faulty = !scenario.together && i / shape.scope == faulty;
-    living_of_faulty += of_faulty ? 1 : 0;
-    ended_of_faulty += of_faulty && !course.answers.empty() && course.answers.back().over() ? 1 : 0;
+    living_of_faulty += of_faulty ? 1u : 0u;
+    ended_of_faulty += of_faulty && !course.answers.empty() && course.answers.back().over() ? 1u : 0u;
     if (harmless && !course.status.ok()) broken(who, " ended: ", course.status.message());
     for (size_t call = 0; call < course.answers.size(); ++call) {
       const Answer& answer = course.answers[call];
@@ -656,7 +656,7 @@ TEST_P(SimulatedRanks, EndInTimeWithOneCauseOrAsIfNothingHadBeen) {
     uint64_t& count =
         outcomes[absl::StrCat(kind.substr(0, kind.find(" at ")), outcome.noticed ? ", ended" : ", unnoticed",
                               fails_together ? "" : ", of replicas")];
-    of_worlds += fails_together && count == 0 ? 1 : 0;
+    of_worlds += fails_together && count == 0 ? 1u : 0u;
     ++count;
     if (seed / kBlocks % kTwice == 0 && RunScenario(scenario).trace != outcome.trace) {
       outcome.faults.push_back("run again: another trace");

@@ -20,9 +20,11 @@ constexpr const char* kMeminfo = "MemTotal:       1000 kB\nMemFree:          10 
 constexpr uint64_t kKiB = 1024;
 
 // A root with these files.
+using Files = std::map<std::string, std::string>;
+
 class Root {
  public:
-  explicit Root(const std::map<std::string, std::string>& files) {
+  explicit Root(const Files& files) {
     Plant("proc/meminfo", kMeminfo);
     for (const auto& [name, text] : files) Plant(name, text);
   }
@@ -47,7 +49,7 @@ void PlantGroup(Root& root, const std::string& folder, const std::string& max, u
 }
 
 TEST(HostMemoryTest, WithoutControlGroupsItIsTheKernelsLine) {
-  const Root root({});
+  const Root root(Files{});
   const absl::StatusOr<HostMemory> memory = root.Read();
   ASSERT_TRUE(memory.ok()) << memory.status();
   EXPECT_EQ(memory->total, 1000 * kKiB);
@@ -56,7 +58,7 @@ TEST(HostMemoryTest, WithoutControlGroupsItIsTheKernelsLine) {
 }
 
 TEST(HostMemoryTest, TheTightestLimitOnTheWayUpCounts) {
-  Root root({{"proc/self/cgroup", "0::/pod/box\n"}});
+  Root root(Files{{"proc/self/cgroup", "0::/pod/box\n"}});
   PlantGroup(root, "sys/fs/cgroup/pod/box/", "max", 50, 0);
   PlantGroup(root, "sys/fs/cgroup/pod/", absl::StrCat(300 * kKiB), 100 * kKiB, 40 * kKiB);
   absl::StatusOr<HostMemory> memory = root.Read();
@@ -92,7 +94,7 @@ TEST(HostMemoryTest, TheTightestLimitOnTheWayUpCounts) {
 // A container sees its own group as the root: the path is "/", leads nowhere, or out of what is seen.
 TEST(HostMemoryTest, TheRootOfTheTreeIsAContainersOwnGroup) {
   for (const char* path : {"/", "/docker/0123", "/../../other"}) {
-    Root root({{"proc/self/cgroup", absl::StrCat("0::", path, "\n")}});
+    Root root(Files{{"proc/self/cgroup", absl::StrCat("0::", path, "\n")}});
     PlantGroup(root, "sys/fs/cgroup/", absl::StrCat(64 * kKiB), 4 * kKiB, 0);
     const absl::StatusOr<HostMemory> memory = root.Read();
     ASSERT_TRUE(memory.ok() && memory->limit.has_value()) << path << ": " << memory.status();
@@ -102,13 +104,13 @@ TEST(HostMemoryTest, TheRootOfTheTreeIsAContainersOwnGroup) {
 }
 
 TEST(HostMemoryTest, Version1HasItsOwnTreeAndNames) {
-  Root root({{"proc/self/cgroup", "11:cpuset:/a\n4:cpu,memory:/a/b\n1:name=systemd:/a\n0::/\n"},
-             {"sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n"},
-             {"sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "8192\n"},
-             {"sys/fs/cgroup/memory/a/b/memory.stat", "cache 1\ntotal_inactive_file 0\n"},
-             {"sys/fs/cgroup/memory/a/memory.limit_in_bytes", "102400\n"},
-             {"sys/fs/cgroup/memory/a/memory.usage_in_bytes", "8192\n"},
-             {"sys/fs/cgroup/memory/a/memory.stat", "inactive_file 7\ntotal_inactive_file 4096\n"}});
+  Root root(Files{{"proc/self/cgroup", "11:cpuset:/a\n4:cpu,memory:/a/b\n1:name=systemd:/a\n0::/\n"},
+                  {"sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n"},
+                  {"sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "8192\n"},
+                  {"sys/fs/cgroup/memory/a/b/memory.stat", "cache 1\ntotal_inactive_file 0\n"},
+                  {"sys/fs/cgroup/memory/a/memory.limit_in_bytes", "102400\n"},
+                  {"sys/fs/cgroup/memory/a/memory.usage_in_bytes", "8192\n"},
+                  {"sys/fs/cgroup/memory/a/memory.stat", "inactive_file 7\ntotal_inactive_file 4096\n"}});
   absl::StatusOr<HostMemory> memory = root.Read();
   ASSERT_TRUE(memory.ok() && memory->limit.has_value()) << memory.status();
   EXPECT_EQ(memory->limit->group, "/a");
@@ -128,15 +130,15 @@ TEST(HostMemoryTest, WhatCannotBeReadIsRefusedWithItsFile) {
   };
   for (const char* line :
        {"MemAvailable:    42\n", "MemAvailable:    -42 kB\n", "MemAvailable: 18446744073709551615 kB\n"}) {
-    Root root({{"proc/meminfo", absl::StrCat("MemTotal:       100 kB\n", line)}});
+    Root root(Files{{"proc/meminfo", absl::StrCat("MemTotal:       100 kB\n", line)}});
     refused(root, "proc/meminfo", "the line MemAvailable has no number of kB");
   }
-  Root none({{"proc/meminfo", "MemTotal:       100 kB\n"}});
+  Root none(Files{{"proc/meminfo", "MemTotal:       100 kB\n"}});
   refused(none, "proc/meminfo", "no line MemAvailable");
   none.Remove("proc/meminfo");
   refused(none, "proc/meminfo", "is missing");
 
-  Root root({{"proc/self/cgroup", "0:/\n"}});
+  Root root(Files{{"proc/self/cgroup", "0:/\n"}});
   refused(root, "proc/self/cgroup", "expected NUMBER:CONTROLLERS:/PATH, found '0:/'");
   root.Plant("proc/self/cgroup", "0::/box\n");
   PlantGroup(root, "sys/fs/cgroup/box/", "a lot", 5, 0);
