@@ -19,9 +19,9 @@ namespace {
 constexpr const char* kMeminfo = "MemTotal:       1000 kB\nMemFree:          10 kB\nMemAvailable:    600 kB\n";
 constexpr uint64_t kKiB = 1024;
 
-// A root with these files.
-using Files = std::map<std::string, std::string>;
+using Files = std::map<std::string, std::string>;  // text by name
 
+// A root with these files.
 class Root {
  public:
   explicit Root(const Files& files) {
