@@ -42,6 +42,11 @@ bool RunAndNote(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, 
   return simt::RunKernel(kernel, grid, block, shared_bytes, args, seed, error);
 }
 
+void NoteKernels() {
+  RunKernels().clear();
+  fake_cuda::SetKernelRunner(RunAndNote);
+}
+
 bool HasRun(const std::string& kernel) {
   return std::any_of(RunKernels().begin(), RunKernels().end(),
                      [&](const std::string& name) { return name.find(kernel) != std::string::npos; });
@@ -49,13 +54,6 @@ bool HasRun(const std::string& kernel) {
 
 class CudaSessionTest : public DeviceSessionTest {
  protected:
-  // As there, and notes which kernels run.
-  static void Machine(uint64_t seed, size_t devices = 1) {
-    DeviceSessionTest::Machine(seed, devices);
-    fake_cuda::SetKernelRunner(RunAndNote);
-    RunKernels().clear();
-  }
-
   static std::shared_ptr<runtime::Compute> Devices() { return MakeLoopbackCompute(Unmanaged()); }
 };
 
@@ -63,7 +61,7 @@ struct Case {
   uint32_t tp = 1;
   uint32_t ep = 1;
   Reduction reduction = Reduction::kOrdered;
-  Basis basis = Basis::kF32;  // bf16: grouped rows are tensor cores' work
+  Basis basis = Basis::kF32;  // bf16, as the weights: grouped rows are tensor cores' work
 };
 
 class CudaPlans : public CudaSessionTest, public testing::WithParamInterface<Case> {};
@@ -71,6 +69,7 @@ class CudaPlans : public CudaSessionTest, public testing::WithParamInterface<Cas
 TEST_P(CudaPlans, GiveWhatTheReferenceGives) {
   const Case& c = GetParam();
   Machine(3, 2);  // of two devices all ranks share one
+  NoteKernels();
   PlanNumbers n = RecordedFor(c.tp, c.ep, c.reduction);
   n.gate_up_basis = n.down_basis = c.basis;
   absl::StatusOr<std::unique_ptr<Session>> reference =
@@ -113,12 +112,14 @@ TEST_P(CudaPlans, GiveWhatTheReferenceGives) {
 INSTANTIATE_TEST_SUITE_P(Worlds, CudaPlans,
                          testing::Values(Case{}, Case{1, 1, Reduction::kExact}, Case{1, 4},
                                          Case{1, 1, Reduction::kOrdered, Basis::kBf16},
+                                         Case{1, 1, Reduction::kOrdered, Basis::kF16},
                                          Case{2, 2, Reduction::kOrdered, Basis::kBf16}, Case{1, 3, Reduction::kFast},
                                          Case{2, 2, Reduction::kFast}, Case{2, 2, Reduction::kExact}));
 
 // Gate, up and activation are one launch, but not where the plan has the activation take the place of what they read.
 TEST_F(CudaSessionTest, AnActivationInThePlaceOfItsTokensIsALaunchOfItsOwn) {
-  Plan plan = support::BuildPlan(Recorded(2, 1, Reduction::kOrdered));
+  NoteKernels();
+  Plan plan = support::BuildPlan(RecordedFor(2, 1, Reduction::kOrdered));
   Program& decode = plan.layer_classes[0].programs[0];
   const auto step = [&](StepKind kind) {
     return *std::find_if(decode.steps.begin(), decode.steps.end(), [&](const auto& one) { return one.kind == kind; });
@@ -135,10 +136,10 @@ TEST_F(CudaSessionTest, AnActivationInThePlaceOfItsTokensIsALaunchOfItsOwn) {
   RunResult result;
   absl::StatusOr<std::unique_ptr<Session>> reference = Session::Create(support::Seal(plan), OptionsFor(nullptr));
   ASSERT_TRUE(reference.ok()) << reference.status();
-  ASSERT_TRUE(RunLayer(**reference, Phase::kDecode, &expected, &result).ok());
+  ASSERT_TRUE(RunRecorded(**reference, Phase::kDecode, &expected, &result).ok());
   absl::StatusOr<std::unique_ptr<Session>> devices = Session::Create(support::Seal(plan), OptionsFor(Devices()));
   ASSERT_TRUE(devices.ok()) << devices.status();
-  ASSERT_TRUE(RunLayer(**devices, Phase::kDecode, &found, &result).ok());
+  ASSERT_TRUE(RunRecorded(**devices, Phase::kDecode, &found, &result).ok());
   EXPECT_LE(support::RelativeDifference(found, expected), 2e-6);
   EXPECT_TRUE(HasRun("GateUpKernel"));
   EXPECT_FALSE(HasRun("GateUpActivationKernel"));
