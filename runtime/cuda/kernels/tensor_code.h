@@ -54,8 +54,11 @@ MESHSEAL_DEVICE void LoadMatrices(const Eight& row, uint32_t (&matrices)[4]) {
                : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(&row)))
                : "memory");
 #elif defined(MESHSEAL_SIMT)
-  const auto rows = ::simt::AllLanes(&row);
-  for (uint32_t i = 0; i < 4; ++i) matrices[i] = rows[8 * i + Lane() / 4]->pairs[Lane() % 4];
+  struct Place {
+    const Eight* row;
+  };
+  const auto places = ::simt::AllLanes(Place{&row});
+  for (uint32_t i = 0; i < 4; ++i) matrices[i] = places[8 * i + Lane() / 4].row->pairs[Lane() % 4];
 #endif
 }
 
