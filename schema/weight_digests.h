@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -113,7 +112,7 @@ class TensorLeaves {
   std::vector<ByteRuns> BytesOf(uint64_t leaf) const;
 
  private:
-  explicit TensorLeaves(StoredTensor tensor) : tensor_(std::move(tensor)) {}
+  explicit TensorLeaves(const StoredTensor& tensor) : tensor_(tensor) {}
 
   uint64_t LeavesOfExpert() const { return last_leaf_.back(); }
   // The atom's bytes: of a segment that Of has seen.

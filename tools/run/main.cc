@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 #include "runtime/program/rank_facts.h"
 #include "runtime/session/job_key.h"
@@ -74,7 +75,7 @@ constexpr const char* kRanksHelp =
 // Where a rank's own file name has its number.
 constexpr const char* kRankMark = "{rank}";
 
-absl::Status Usage(std::string text) { return Refuse(Reason::kUsage, std::move(text)); }
+absl::Status Usage(absl::string_view text) { return Refuse(Reason::kUsage, text); }
 
 absl::Status CheckFlags(const RunFlags& flags) {
   if (flags.ranks == "mpi" && !flags.error_file.empty() && !absl::StrContains(flags.error_file, kRankMark)) {
