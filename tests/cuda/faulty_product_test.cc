@@ -16,31 +16,32 @@
 namespace meshseal::cuda {
 namespace {
 
-class FaultyProductTest : public testing::Test {
+// A matrix, operands, and what their products are.
+class FaultTest : public testing::Test {
  protected:
-  static constexpr uint32_t kRows = 70;
-  static constexpr uint32_t kColumns = 1100;  // more than a chunk
-  static constexpr uint32_t kOperands = 3;
-
-  FaultyProductTest() : weights_(1), matrix_(weights_.Add(StorageNamed("bf16"), kRows, kColumns)) {
+  // `element` makes each element of the operands.
+  template <class Element>
+  FaultTest(uint32_t rows, uint32_t columns, uint32_t operands, const Element& element)
+      : weights_(1), matrix_(weights_.Add(StorageNamed("bf16"), rows, columns)), operands_(operands) {
     weights_.Upload();
     std::mt19937 random(2);
-    x_.resize((kOperands + 1) * kColumns);
-    for (float& value : x_) value = std::normal_distribution<float>()(random);
-    for (uint32_t operand = 0; operand < kOperands; ++operand) {
-      expected_.resize((operand + 1) * kRows);
-      runtime::Multiply(matrix_, absl::MakeConstSpan(x_).subspan(operand * kColumns, kColumns),
-                        absl::MakeSpan(expected_).subspan(operand * kRows));
+    x_.resize((operands + 1) * columns);
+    for (float& value : x_) value = element(random);
+    expected_.resize(operands * rows);
+    for (uint32_t operand = 0; operand < operands; ++operand) {
+      runtime::Multiply(matrix_, absl::MakeConstSpan(x_).subspan(operand * columns, columns),
+                        absl::MakeSpan(expected_).subspan(operand * rows, rows));
     }
   }
 
-  // Whether every element is the product and nothing else was written.
-  bool IsRight(ProductKind kind, ProductFault fault, uint64_t seed) {
+  // Whether launch(matrix, x, operands, out) makes every element the product and writes nothing else.
+  template <class Launch>
+  bool IsRight(uint64_t seed, const Launch& launch) {
     simt::SetSeed(seed);
-    std::vector<float> out((kOperands + 1) * kRows, NAN);
-    const cudaError_t launched =
-        LaunchFaultyProduct(kind, fault, weights_.Device(matrix_), x_.data(), kOperands, out.data());
-    if (launched != cudaSuccess) return simt::TakeError().empty();
+    std::vector<float> out(expected_.size() + expected_.size() / operands_, NAN);
+    if (launch(weights_.Device(matrix_), x_.data(), operands_, out.data()) != cudaSuccess) {
+      return simt::TakeError().empty();
+    }
     for (size_t i = 0; i < out.size(); ++i) {
       if (i < expected_.size() ? !(std::fabs(out[i] - expected_[i]) < 1e-4f) : !std::isnan(out[i])) return false;
     }
@@ -50,8 +51,22 @@ class FaultyProductTest : public testing::Test {
  private:
   StoredWeights weights_;
   runtime::WeightMatrix matrix_;
+  uint32_t operands_;
   std::vector<float> x_;
   std::vector<float> expected_;
+};
+
+class FaultyProductTest : public FaultTest {
+ protected:
+  FaultyProductTest()
+      // More columns than a chunk has.
+      : FaultTest(70, 1100, 3, [](std::mt19937& random) { return std::normal_distribution<float>()(random); }) {}
+
+  bool IsRight(ProductKind kind, ProductFault fault, uint64_t seed) {
+    return FaultTest::IsRight(seed, [&](const DeviceMatrix& matrix, const float* x, uint32_t operands, float* out) {
+      return LaunchFaultyProduct(kind, fault, matrix, x, operands, out);
+    });
+  }
 };
 
 TEST_F(FaultyProductTest, WithoutAFaultItIsRight) {
@@ -72,41 +87,18 @@ TEST_F(FaultyProductTest, EachFaultIsSeen) {
 }
 
 // The same of tiles, with operands that have no more bits than a tensor core takes.
-class FaultyTilesTest : public testing::Test {
+class FaultyTilesTest : public FaultTest {
  protected:
-  static constexpr uint32_t kRows = 37;
-  static constexpr uint32_t kColumns = 96;
-  static constexpr uint32_t kOperands = 29;
-
-  FaultyTilesTest() : weights_(1), matrix_(weights_.Add(StorageNamed("bf16"), kRows, kColumns)) {
-    weights_.Upload();
-    std::mt19937 random(2);
-    x_.resize((kOperands + 1) * kColumns);
-    for (float& value : x_) value = static_cast<float>(static_cast<int>(random() % 255) - 127) / 64;
-    expected_.resize(kOperands * kRows);
-    for (uint32_t operand = 0; operand < kOperands; ++operand) {
-      runtime::Multiply(matrix_, absl::MakeConstSpan(x_).subspan(operand * kColumns, kColumns),
-                        absl::MakeSpan(expected_).subspan(operand * kRows, kRows));
-    }
-  }
+  FaultyTilesTest()
+      : FaultTest(37, 96, 29, [](std::mt19937& random) {
+          return static_cast<float>(static_cast<int>(random() % 255) - 127) / 64;
+        }) {}
 
   bool IsRight(TileFault fault, bool decodes, uint64_t seed) {
-    simt::SetSeed(seed);
-    std::vector<float> out((kOperands + 1) * kRows, NAN);
-    const cudaError_t launched =
-        LaunchFaultyTiles(fault, decodes, weights_.Device(matrix_), x_.data(), kOperands, out.data());
-    if (launched != cudaSuccess) return simt::TakeError().empty();
-    for (size_t i = 0; i < out.size(); ++i) {
-      if (i < expected_.size() ? !(std::fabs(out[i] - expected_[i]) < 1e-4f) : !std::isnan(out[i])) return false;
-    }
-    return true;
+    return FaultTest::IsRight(seed, [&](const DeviceMatrix& matrix, const float* x, uint32_t operands, float* out) {
+      return LaunchFaultyTiles(fault, decodes, matrix, x, operands, out);
+    });
   }
-
- private:
-  StoredWeights weights_;
-  runtime::WeightMatrix matrix_;
-  std::vector<float> x_;
-  std::vector<float> expected_;
 };
 
 TEST_F(FaultyTilesTest, WithoutAFaultTheyAreRight) {
