@@ -9,30 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REQUIRE(condition)                                                    \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      exit(1);                                                                \
-    }                                                                         \
-  } while (0)
-
-static void* read_file(const char* path, size_t* size) {
-  FILE* file = fopen(path, "rb");
-  long end = 0;
-  void* bytes = NULL;
-  REQUIRE(file != NULL);
-  REQUIRE(fseek(file, 0, SEEK_END) == 0);
-  end = ftell(file);
-  REQUIRE(end > 0);
-  rewind(file);
-  bytes = malloc((size_t)end);
-  REQUIRE(bytes != NULL);
-  REQUIRE(fread(bytes, 1, (size_t)end, file) == (size_t)end);
-  fclose(file);
-  *size = (size_t)end;
-  return bytes;
-}
+#include "tests/runtime/c_require.h"
 
 static void succeed(meshseal_error* error) {
   if (error == NULL) return;
