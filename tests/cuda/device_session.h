@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "schema/safetensors.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fake_nccl.h"
+#include "tests/runtime/oracle.h"
 #include "tests/runtime/recorded_model.h"
 #include "tests/simt/run_kernel.h"
 #include "tests/support/plan_builder.h"
@@ -85,6 +87,30 @@ class DeviceSessionTest : public testing::Test {
     const std::vector<float> hidden = runtime::Recorded<float>(*file, "layer.0.hidden_in");
     output->assign(hidden.size(), 0);
     return session.Run({0, phase, 7, hidden, absl::MakeSpan(*output)}, result);
+  }
+
+  // Runs it on both: the same experts and slots, and the same output but for a bound; of an exact plan in every bit.
+  static void ExpectSame(runtime::Session& reference, runtime::Session& devices, Phase phase, Reduction reduction,
+                         std::vector<float>* found) {
+    SCOPED_TRACE(WordOf(phase));
+    std::vector<float> expected;
+    runtime::RunResult expected_result;
+    runtime::RunResult result;
+    absl::Status status = RunRecorded(reference, phase, &expected, &expected_result);
+    ASSERT_TRUE(status.ok()) << status;
+    status = RunRecorded(devices, phase, found, &result);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(result.expert_ids, expected_result.expert_ids);
+    EXPECT_LE(support::RelativeDifference(*found, expected), 2e-6);
+    if (reduction == Reduction::kExact) {
+      EXPECT_EQ(result.expert_weights, expected_result.expert_weights);
+      for (size_t i = 0; i < found->size(); ++i) {
+        ASSERT_EQ(std::bit_cast<uint32_t>((*found)[i]), std::bit_cast<uint32_t>(expected[i])) << i;
+      }
+    }
+    for (size_t rank = 0; rank < result.ranks.size(); ++rank) {
+      EXPECT_EQ(result.ranks[rank].counters.down_slots, expected_result.ranks[rank].counters.down_slots);
+    }
   }
 };
 

@@ -19,7 +19,6 @@
 #include "tests/cuda/device_session.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fake_nccl.h"
-#include "tests/runtime/oracle.h"
 #include "tests/support/plan_builder.h"
 
 namespace meshseal::cuda {
@@ -56,20 +55,8 @@ TEST_P(NcclPlans, GiveWhatTheReferenceGives) {
   std::vector<float> decoded;
   // Decode runs as it is, is captured, and replayed.
   for (const Phase phase : {Phase::kPrefill, Phase::kDecode, Phase::kDecode, Phase::kDecode}) {
-    SCOPED_TRACE(WordOf(phase));
-    std::vector<float> expected;
     std::vector<float> found;
-    RunResult expected_result;
-    RunResult result;
-    absl::Status status = RunRecorded(**reference, phase, &expected, &expected_result);
-    ASSERT_TRUE(status.ok()) << status;
-    status = RunRecorded(**devices, phase, &found, &result);
-    ASSERT_TRUE(status.ok()) << status;
-    EXPECT_EQ(result.expert_ids, expected_result.expert_ids);
-    EXPECT_LE(support::RelativeDifference(found, expected), 2e-6);
-    if (c.reduction == Reduction::kExact) {
-      EXPECT_EQ(found, expected);
-    }
+    ASSERT_NO_FATAL_FAILURE(ExpectSame(**reference, **devices, phase, c.reduction, &found));
     if (phase == Phase::kDecode) {
       if (!decoded.empty()) {
         EXPECT_EQ(found, decoded);
