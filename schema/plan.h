@@ -21,7 +21,7 @@
 namespace meshseal {
 
 inline constexpr uint16_t kPlanFormatMajor = 0;
-inline constexpr uint16_t kPlanFormatMinor = 5;
+inline constexpr uint16_t kPlanFormatMinor = 6;
 
 // A line of one of the plan's source documents.
 struct Origin {
@@ -55,6 +55,12 @@ struct DeviceKind {
   uint64_t communicator_bytes = 0;  // what the transport takes for each rank that has peers
   uint64_t bandwidth = 0;           // of its memory, bytes per second; 0: the mesh does not say
   uint64_t bf16_rate = 0;           // floating-point operations per second; 0: the mesh does not say
+  // What a device is compared with when it is bound.
+  uint32_t compute_capability = 0;  // 90 for 9.0; 0: the mesh does not say
+  uint64_t shared_memory = 0;       // bytes that a block of threads can have; 0: the mesh does not say
+  Ecc ecc = Ecc::kAny;
+  bool peer_access = false;  // those of one node read each other's memory
+  bool fabric = false;       // those of one island are of one NVLink fabric
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
 
@@ -87,6 +93,7 @@ struct Mesh {
   Transport transport = Transport::kInvalid;
   std::string transport_version_min;  // such as 2.28.9; empty: any
   std::string transport_version_max;
+  bool capturable = false;  // a captured program can hold a collective of it
   std::vector<DeviceKind> device_kinds;
   std::vector<Node> nodes;
   std::vector<RankSlot> rank_slots;  // one per world rank

@@ -49,7 +49,9 @@ class Encoder : private FlatWriter {
 
   Offset<wire::DeviceKind> Pack(const DeviceKind& kind) {
     return wire::CreateDeviceKind(builder_, Text(kind.name), Wire(kind.memory_kind), kind.memory_bytes,
-                                  kind.usable_bytes, kind.communicator_bytes, kind.bandwidth, kind.bf16_rate);
+                                  kind.usable_bytes, kind.communicator_bytes, kind.bandwidth, kind.bf16_rate,
+                                  kind.compute_capability, kind.shared_memory, Wire(kind.ecc), kind.peer_access,
+                                  kind.fabric);
   }
 
   Offset<wire::Node> Pack(const Node& node) {
@@ -71,7 +73,7 @@ class Encoder : private FlatWriter {
     const auto links = Structs<wire::LinkStruct>(mesh.island_links, [](const Link& link) { return Pack(link); });
     const wire::LinkStruct between = Pack(mesh.between_islands);
     return wire::CreateMesh(builder_, name, mesh.emulated, Wire(mesh.transport), kinds, nodes, slots, version_min,
-                            version_max, links, &between);
+                            version_max, links, &between, mesh.capturable);
   }
 
   Offset<wire::Limits> Pack(const Limits& limits) {
@@ -275,7 +277,9 @@ class Decoder : public FlatReader {
     return {Text(from.name()),         static_cast<MemoryKind>(from.memory_kind()),
             from.memory_bytes(),       from.usable_bytes(),
             from.communicator_bytes(), from.bandwidth(),
-            from.bf16_rate()};
+            from.bf16_rate(),          from.compute_capability(),
+            from.shared_memory(),      static_cast<Ecc>(from.ecc()),
+            from.peer_access(),        from.fabric()};
   }
 
   static Link Unpack(const wire::LinkStruct& from) { return {from.bandwidth(), from.latency()}; }
@@ -298,6 +302,7 @@ class Decoder : public FlatReader {
     });
     mesh.island_links = Structs<Link>(from.island_links(), [](const wire::LinkStruct& link) { return Unpack(link); });
     mesh.between_islands = Unpack(*from.between_islands());
+    mesh.capturable = from.capturable();
     return mesh;
   }
 

@@ -75,6 +75,7 @@ void CompareMesh(const Mesh& a, const Mesh& b, FieldChanges* changes) {
   c.Field("transport", a.transport, b.transport);
   c.Field("transport_version.min", AnyText(a.transport_version_min), AnyText(b.transport_version_min));
   c.Field("transport_version.max", AnyText(a.transport_version_max), AnyText(b.transport_version_max));
+  c.Field("capturable", a.capturable, b.capturable);
   c.Under("device_kinds")
       .Named(
           a.device_kinds, b.device_kinds, [](const DeviceKind& kind) { return kind.name; },
@@ -86,6 +87,11 @@ void CompareMesh(const Mesh& a, const Mesh& b, FieldChanges* changes) {
             of_kind.Field("communicator_bytes", x.communicator_bytes, y.communicator_bytes);
             of_kind.Field("bandwidth", StatedText(x.bandwidth), StatedText(y.bandwidth));
             of_kind.Field("bf16_rate", StatedText(x.bf16_rate), StatedText(y.bf16_rate));
+            of_kind.Field("compute_capability", StatedText(x.compute_capability), StatedText(y.compute_capability));
+            of_kind.Field("shared_memory", StatedText(x.shared_memory), StatedText(y.shared_memory));
+            of_kind.Field("ecc", x.ecc, y.ecc);
+            of_kind.Field("peer_access", x.peer_access, y.peer_access);
+            of_kind.Field("fabric", x.fabric, y.fabric);
           });
   for (size_t i = 0; i < std::max(a.island_links.size(), b.island_links.size()); ++i) {
     const auto link = [i](const Mesh& mesh) { return At(mesh.island_links, i); };

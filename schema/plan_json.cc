@@ -50,6 +50,7 @@ Json Of(const Mesh& mesh) {
           {"emulated", mesh.emulated},
           {"transport", WordOf(mesh.transport)},
           {"transport_version", {{"min", mesh.transport_version_min}, {"max", mesh.transport_version_max}}},
+          {"capturable", mesh.capturable},
           {"device_kinds", List(mesh.device_kinds,
                                 [](const DeviceKind& kind) {
                                   return Json{{"name", kind.name},
@@ -58,7 +59,12 @@ Json Of(const Mesh& mesh) {
                                               {"usable_bytes", kind.usable_bytes},
                                               {"communicator_bytes", kind.communicator_bytes},
                                               {"bandwidth", Stated(kind.bandwidth)},
-                                              {"bf16_rate", Stated(kind.bf16_rate)}};
+                                              {"bf16_rate", Stated(kind.bf16_rate)},
+                                              {"compute_capability", Stated(kind.compute_capability)},
+                                              {"shared_memory", Stated(kind.shared_memory)},
+                                              {"ecc", WordOf(kind.ecc)},
+                                              {"peer_access", kind.peer_access},
+                                              {"fabric", kind.fabric}};
                                 })},
           {"nodes", List(mesh.nodes,
                          [](const Node& node) {

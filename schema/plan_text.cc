@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "schema/byte_text.h"
+#include "schema/executors.h"
 #include "schema/mesh_view.h"
 #include "schema/plan_text_parts.h"
 #include "schema/plan_words.h"
@@ -95,6 +96,18 @@ void AppendLimits(const Plan& plan, std::string* text) {
                   CountText(plan.ignored_tensors.size(), "ignored pattern"), "\n");
 }
 
+// "executors reference: all of it; cuda: not repacked weights".
+void AppendExecutors(const Plan& plan, std::string* text) {
+  std::vector<std::string> parts;
+  for (const ExecutorKind executor : kExecutors) {
+    const std::vector<ExecutionGap> gaps = GapsOf(plan, executor);
+    const auto name = [](std::string* out, const ExecutionGap& gap) { absl::StrAppend(out, Shown(gap.what)); };
+    parts.push_back(absl::StrCat(NameOf(executor), ": ",
+                                 gaps.empty() ? "all of it" : absl::StrCat("not ", absl::StrJoin(gaps, ", ", name))));
+  }
+  absl::StrAppend(text, "executors ", absl::StrJoin(parts, "; "), "\n");
+}
+
 void AppendHead(const Plan& plan, absl::string_view id, absl::string_view standing, uint32_t world, std::string* text) {
   const Degrees& d = plan.degrees;
   absl::StrAppend(text, "plan \"", Shown(plan.model_name), " on ", Shown(plan.mesh.name), "\" id ", id, "  format ",
@@ -109,6 +122,7 @@ void AppendHead(const Plan& plan, absl::string_view id, absl::string_view standi
   absl::StrAppend(text, "  made by meshseal ", Shown(plan.compiler_version), "\n");
   AppendModel(plan, text);
   AppendLimits(plan, text);
+  AppendExecutors(plan, text);
 }
 
 bool Holds(const LayerClass& c, uint32_t layer) {

@@ -38,6 +38,13 @@ void AppendKinds(const Plan& plan, std::string* text) {
                     " a rank");
     if (kind.bandwidth > 0) absl::StrAppend(text, ", memory ", PerSecondText(kind.bandwidth, "B/s"));
     if (kind.bf16_rate > 0) absl::StrAppend(text, ", bf16 ", PerSecondText(kind.bf16_rate, "FLOP/s"));
+    if (kind.compute_capability > 0) {
+      absl::StrAppend(text, ", compute capability ", kind.compute_capability / 10, ".", kind.compute_capability % 10);
+    }
+    if (kind.shared_memory > 0) absl::StrAppend(text, ", ", ByteText(kind.shared_memory), " a block");
+    if (kind.ecc != Ecc::kAny) absl::StrAppend(text, ", ECC ", WordOf(kind.ecc));
+    if (kind.peer_access) absl::StrAppend(text, ", peer access");
+    if (kind.fabric) absl::StrAppend(text, ", one fabric an island");
     absl::StrAppend(text, "\n");
   }
 }
@@ -133,6 +140,7 @@ void AppendMesh(const Plan& plan, uint32_t world, std::string* text) {
   absl::StrAppend(text, "transport ", WordOf(mesh.transport));
   if (!mesh.transport_version_min.empty()) absl::StrAppend(text, " from ", Shown(mesh.transport_version_min));
   if (!mesh.transport_version_max.empty()) absl::StrAppend(text, " to ", Shown(mesh.transport_version_max));
+  if (mesh.capturable) absl::StrAppend(text, ", capturable");
   absl::StrAppend(text, "; ", CountText(mesh.nodes.size(), "node"), " with ", CountText(slots, "slot"));
   if (!mesh.emulated && slots > world) absl::StrAppend(text, ", ", slots - world, " idle");
   AppendLinks(mesh, text);

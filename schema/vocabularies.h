@@ -1,7 +1,7 @@
 // The closed vocabularies of a plan: each is a list of (enumerator, wire value, word) and the enumeration that it
 // makes. The word is what a manifest writes and what a listing prints; the wire value is what the FlatBuffer stores; 0
 // is never valid. Rows are appended; a value is never reused. A manifest and a plan may use every row; which of them
-// this version executes is said where a plan is bound (runtime/program/executed.h).
+// this version executes is said in executors.cc.
 //
 // No Abseil here: device code reads it. What looks words up is terms.h.
 #ifndef MESHSEAL_SCHEMA_VOCABULARIES_H_
@@ -51,6 +51,8 @@ namespace meshseal {
   X(kNone, 1, "none")          /* they are used as stored */    \
   X(kByExpert, 2, "by_expert") /* one expert after the other */ \
   X(kByTensor, 3, "by_tensor") /* all experts of a layer at once */
+// Whether a device's memory corrects errors.
+#define MESHSEAL_ECC(X) X(kAny, 1, "any") X(kOn, 2, "on") X(kOff, 3, "off")
 #define MESHSEAL_RESIDUAL(X) X(kNone, 1, "none") X(kAdd, 2, "add")
 // The number format an operand is rounded to before a product; products accumulate at least in float32.
 #define MESHSEAL_BASIS(X)                                        \
@@ -159,6 +161,7 @@ namespace meshseal {
   X(CopyChoice, MESHSEAL_COPY_CHOICE)           \
   X(KvHeads, MESHSEAL_KV_HEADS)                 \
   X(Repack, MESHSEAL_REPACK)                    \
+  X(Ecc, MESHSEAL_ECC)                          \
   X(Residual, MESHSEAL_RESIDUAL)                \
   X(Basis, MESHSEAL_BASIS)                      \
   X(WeightSource, MESHSEAL_WEIGHT_SOURCE)       \

@@ -117,4 +117,29 @@ void RatesAreAboveZero(absl::string_view rule, const MeshSpec& mesh, Diagnostics
   if (mesh.between_islands.has_value()) check(mesh.between_islands->bandwidth, "the link's bandwidth");
 }
 
+void HostsAreNoDevices(absl::string_view rule, const MeshSpec& mesh, Diagnostics& diagnostics) {
+  for (const DeviceKindSpec& kind : mesh.device_kinds) {
+    if (kind.memory_kind.value != MemoryKind::kHost) continue;
+    const auto refuse = [&](const Span& span, absl::string_view field) {
+      diagnostics
+          .Error(rule, span,
+                 absl::StrCat("device kind '", kind.name.value, "' is a host's memory, which has no ", field))
+          .notes.push_back({kind.memory_kind.span, "ranks of it compute on the host"});
+    };
+    if (kind.sm.has_value()) refuse(kind.sm->span, "sm");
+    if (kind.shared_memory_per_block.has_value()) refuse(kind.shared_memory_per_block->span, "shared_memory_per_block");
+    if (kind.ecc.value != Ecc::kAny) refuse(kind.ecc.span, "ecc that a rank could look up");
+    if (kind.peer_access.value) refuse(kind.peer_access.span, "peer_access");
+    if (kind.fabric.value) refuse(kind.fabric.span, "fabric");
+  }
+}
+
+void CaptureFitsTransport(absl::string_view rule, const MeshSpec& mesh, Diagnostics& diagnostics) {
+  if (!mesh.capturable.value || mesh.transport.value == Transport::kNccl) return;
+  diagnostics
+      .Error(rule, mesh.capturable.span,
+             absl::StrCat("collectives over ", WordOf(mesh.transport.value), " cannot be captured"))
+      .notes.push_back({mesh.transport.span, "its ranks meet on their hosts"});
+}
+
 }  // namespace meshseal::compiler::rules

@@ -14,6 +14,7 @@
 #include "compiler/driver/bind_digests.h"
 #include "compiler/driver/degree_help.h"
 #include "compiler/driver/document.h"
+#include "compiler/driver/executor_advice.h"
 #include "compiler/driver/layout_search.h"
 #include "compiler/driver/link_advice.h"
 #include "compiler/emit/emit.h"
@@ -255,11 +256,13 @@ absl::Status RunStages(const Inputs& inputs, const std::optional<SealedDigests>&
     return absl::OkStatus();
   }
   WarnOfSlowLinks(*checked, placement, result.diagnostics);
+  const PlanDraft draft = Lower(*checked, placement, *memory);
+  CheckExecutor(*checked, draft.plan(), request.executor, result.diagnostics);
+  if (!result.diagnostics.ok()) return absl::OkStatus();
   if (request.stop_after == Stage::kBudget) {
     result.stage_text = MemoryText(*memory);
     return absl::OkStatus();
   }
-  const PlanDraft draft = Lower(*checked, placement, *memory);
   if (request.stop_after == Stage::kLower) {
     MESHSEAL_ASSIGN_OR_RETURN(result.stage_text, ListPlan(draft.plan(), "(none yet)", "not sealed", {}));
     return absl::OkStatus();

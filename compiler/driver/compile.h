@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "compiler/text/diagnostic.h"
 #include "compiler/text/source.h"
+#include "schema/executors.h"
 
 namespace meshseal::compiler {
 
@@ -41,8 +42,9 @@ struct CompileRequest {
   std::optional<std::string> digests;  // a sealed digest list that the plan binds
   std::vector<Override> overrides;
   uint64_t serial = 0;
-  bool find_layout = false;  // search all degrees and go on with the best layout
-  bool explain_all = false;  // list refused layouts too
+  std::optional<ExecutorKind> executor;  // that has to execute the plan
+  bool find_layout = false;              // search all degrees and go on with the best layout
+  bool explain_all = false;              // list refused layouts too
   Stage stop_after = Stage::kSeal;
 };
 

@@ -19,7 +19,7 @@ enum Document : uint32_t { kDeployment = 0, kModel = 1, kMesh = 2 };
 
 SourceDocument DocumentOf(const SourceFile& file) { return {std::string(file.base_name()), Sha256(file.text())}; }
 
-uint64_t StatedRate(const std::optional<Spanned<uint64_t>>& rate) { return rate.has_value() ? rate->value : 0; }
+uint64_t Stated(const std::optional<Spanned<uint64_t>>& fact) { return fact.has_value() ? fact->value : 0; }
 
 Link LowerLink(const LinkSpec& link) { return {link.bandwidth.value, link.latency.value}; }
 
@@ -28,9 +28,12 @@ Mesh LowerMesh(const MeshSpec& spec, const Placement& placement) {
   mesh.name = spec.name.value;
   mesh.emulated = spec.emulated.value;
   mesh.transport = spec.transport.value;
+  mesh.capturable = spec.capturable.value;
   for (const DeviceKindSpec& kind : spec.device_kinds) {
     mesh.device_kinds.push_back({kind.name.value, kind.memory_kind.value, kind.memory.value, kind.usable.value,
-                                 kind.communicator_reserve.value, StatedRate(kind.bandwidth), StatedRate(kind.bf16)});
+                                 kind.communicator_reserve.value, Stated(kind.bandwidth), Stated(kind.bf16),
+                                 static_cast<uint32_t>(Stated(kind.sm)), Stated(kind.shared_memory_per_block),
+                                 kind.ecc.value, kind.peer_access.value, kind.fabric.value});
   }
   for (const IslandSpec& island : spec.islands) mesh.island_links.push_back(LowerLink(island.link));
   if (spec.islands.size() > 1) mesh.between_islands = LowerLink(*spec.between_islands);

@@ -167,6 +167,10 @@ struct DeviceKindSpec {
   std::optional<Spanned<uint64_t>> fp8;
   std::optional<Spanned<uint64_t>> sm;  // compute capability, 90 for 9.0
   std::optional<Spanned<uint64_t>> shared_memory_per_block;
+  // What a bound device is compared with.
+  Spanned<Ecc> ecc = {Ecc::kAny, {}};
+  Spanned<bool> peer_access;  // those of one node read each other's memory
+  Spanned<bool> fabric;       // those of one island are of one NVLink fabric
 };
 
 struct NodeSpec {
@@ -211,6 +215,7 @@ struct MeshSpec {
   std::optional<Spanned<std::vector<uint64_t>>> transport_ranks;  // absent: any
   std::optional<Spanned<std::string>> version_min;                // of the transport's library, such as 2.28.9
   std::optional<Spanned<std::string>> version_max;
+  Spanned<bool> capturable;  // captured programs can hold its collectives
   Spanned<bool> emulated;
 
   uint64_t SlotCount() const;

@@ -33,6 +33,9 @@ DeviceKindSpec ReadDeviceKind(const YamlEntry& entry, Diagnostics& diagnostics) 
   kind.fp8 = Optional(fields, "fp8", &TypedFields::FlopPerSecond);
   if (fields.OptionalNode("sm") != nullptr) kind.sm = fields.Unsigned("sm", 1, 1000);
   kind.shared_memory_per_block = Optional(fields, "shared_memory_per_block", &TypedFields::Bytes);
+  if (fields.OptionalNode("ecc") != nullptr) kind.ecc = fields.Term<Ecc>("ecc");
+  kind.peer_access = fields.OptionalFlag("peer_access");
+  kind.fabric = fields.OptionalFlag("fabric");
   fields.Finish();
   return kind;
 }
@@ -96,7 +99,7 @@ void ReadCollectives(TypedFields& mesh_fields, MeshSpec& mesh) {
       version->Finish();
     }
   }
-  fields->OptionalFlag("capturable");
+  mesh.capturable = fields->OptionalFlag("capturable");
   fields->Finish();
 }
 

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/comm/agreement.h"
@@ -62,15 +64,26 @@ class CudaRank : public runtime::RankCompute {
     if (ranks_ == Ranks::kLoopback) devices.resize(1);
     MESHSEAL_ASSIGN_OR_RETURN(Device device, DeviceOfRank(plan_, rank_, emulate_, devices));
     std::string driver = "unknown driver";
+    std::optional<ManagedFacts> managed;
     if (!options_.without_management_library) {
       MESHSEAL_ASSIGN_OR_RETURN(const ManagementLibrary library, ManagementLibrary::Load(options_.management_library));
       MESHSEAL_ASSIGN_OR_RETURN(driver, library.DriverVersion());
       driver = absl::StrCat("driver ", driver);
-      MESHSEAL_ASSIGN_OR_RETURN(const ManagedFacts managed, library.FactsOf(UuidText(device.uuid)));
-      if (managed.mig) {
+      MESHSEAL_ASSIGN_OR_RETURN(managed, library.FactsOf(UuidText(device.uuid)));
+      if (managed->mig) {
         return Refuse(Reason::kDeviceIdentity, absl::StrCat("device ", UuidText(device.uuid), " at ", device.pci_id,
                                                             " is cut into instances (MIG)"));
       }
+      // The driver writes the domain with eight digits.
+      if (!absl::EndsWith(absl::AsciiStrToLower(managed->pci_id), device.pci_id)) {
+        return Refuse(Reason::kDeviceIdentity, absl::StrCat("device ", UuidText(device.uuid), " is at ", device.pci_id,
+                                                            " for CUDA and at ", managed->pci_id, " for the driver"));
+      }
+      facts->fabric = managed->fabric;
+    }
+    if (!emulate_) {
+      MESHSEAL_RETURN_IF_ERROR(CheckDeviceKind(plan_, rank_, device, managed.has_value() ? &*managed : nullptr));
+      MESHSEAL_RETURN_IF_ERROR(CheckPeers(plan_, rank_, device, devices));
     }
     MESHSEAL_ASSIGN_OR_RETURN(const std::string version, CudaVersion());
     facts->backend = NameOf(ranks_);
@@ -150,11 +163,7 @@ class CudaCompute : public runtime::Compute {
     return std::nullopt;
   }
   bool emulates() const override { return ranks_ == Ranks::kLoopback; }
-  absl::Status CheckPlan(const Plan& plan) const override {
-    MESHSEAL_RETURN_IF_ERROR(runtime::CheckExecuted(plan, /*has_devices=*/true));
-    if (DenseGroups(plan.degrees) == 1) return absl::OkStatus();
-    return Refuse(Reason::kNotBuilt, absl::StrCat("backend '", name(), "' does not gather tokens of dense groups"));
-  }
+  absl::Status CheckPlan(const Plan& plan) const override { return runtime::CheckExecuted(plan, ExecutorKind::kCuda); }
   absl::StatusOr<std::unique_ptr<runtime::RankCompute>> MakeRank(const SealedPlan& plan, uint32_t rank,
                                                                  bool emulate) override {
     return std::make_unique<CudaRank>(plan, rank, ranks_, emulate || emulates(), options_, endings_, hung_);

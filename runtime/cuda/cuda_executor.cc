@@ -223,8 +223,14 @@ void CudaExecutor::Bind(DeviceTables tables, std::unique_ptr<DeviceCollective> c
 
 uint64_t CudaExecutor::arena_bytes() const { return on_device_->arena.bytes().size(); }
 
+bool CudaExecutor::IsCaptured(const RankProgram& program) const {
+  const DeviceCollective& collective = *on_device_->collective;
+  return program.phase() == Phase::kDecode && collective.capturable() &&
+         (collective.size() == 1 || plan_.mesh.capturable);
+}
+
 uint32_t CudaExecutor::RowsFor(const RankProgram& program, uint32_t tokens) const {
-  if (program.phase() != Phase::kDecode || !on_device_->collective->capturable()) return tokens;
+  if (!IsCaptured(program)) return tokens;
   for (const uint32_t bucket : plan_.limits.decode_buckets) {
     if (bucket >= tokens) return std::min(bucket, program.max_tokens());
   }
@@ -460,8 +466,7 @@ absl::Status CudaExecutor::Run(const RankProgram& program, const runtime::LayerW
                    [](const runtime::BoundStep& step) { return step.kind == StepKind::kCollective; });
   const auto step_number = static_cast<uint32_t>(collective - program.steps().begin());
   trail_.Enter(input.layer, step_number, collective->mnemonic);
-  const absl::Status enqueued =
-      program.phase() == Phase::kDecode && on.collective->capturable() ? Replay(frame) : EnqueueAnew(frame);
+  const absl::Status enqueued = IsCaptured(program) ? Replay(frame) : EnqueueAnew(frame);
   if (!enqueued.ok()) return GiveUp(enqueued);
   const uint64_t slots = uint64_t{input.tokens} * program.layer_class().top_k;
   const StatusLane& sum = *on.staged.sum;

@@ -58,6 +58,9 @@ class CudaExecutor : public runtime::Executor {
   CudaExecutor(const Plan& plan, const Device& device, runtime::Communicator& group,
                const runtime::ExecutorOptions& options, HungFlag hung);
 
+  // Whether the program runs as a graph: the same on all ranks, because the plan and the backend say it.
+  bool IsCaptured(const runtime::RankProgram& program) const;
+
   // The tokens that a step of `tokens` is enqueued for.
   uint32_t RowsFor(const runtime::RankProgram& program, uint32_t tokens) const;
   // What the caller brings and asks for, to the fixed places of the host and back.

@@ -14,6 +14,7 @@
 #include "schema/quoted_name.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
+#include "schema/terms.h"
 
 namespace meshseal::cuda {
 namespace {
@@ -34,6 +35,7 @@ absl::StatusOr<Device> DeviceAt(int ordinal) {
   device.major = properties.major;
   device.minor = properties.minor;
   device.memory = properties.totalGlobalMem;
+  device.shared_memory = properties.sharedMemPerBlockOptin;
   device.integrated = properties.integrated != 0;
   return device;
 }
@@ -110,6 +112,53 @@ absl::StatusOr<Device> DeviceOfRank(const Plan& plan, uint32_t rank, bool emulat
   }
   return Refuse(Reason::kDeviceIdentity, absl::StrCat(place, ", which is device ", QuotedName(pinned),
                                                       "; this process sees ", NamesOf(devices)));
+}
+
+absl::Status CheckDeviceKind(const Plan& plan, uint32_t rank, const Device& device, const ManagedFacts* managed) {
+  const DeviceKind& kind = plan.mesh.device_kinds[plan.mesh.nodes[plan.mesh.rank_slots[rank].node].device_kind];
+  const auto differs = [&](absl::string_view what, absl::string_view found, absl::string_view expected) {
+    return Refuse(Reason::kDeviceIdentity,
+                  absl::StrCat("rank ", rank, ": device ", NameOf(device), " has ", what, " ", found,
+                               ", the plan's devices of kind ", QuotedName(kind.name), " have ", expected));
+  };
+  const uint32_t capability = static_cast<uint32_t>(device.major) * 10 + static_cast<uint32_t>(device.minor);
+  if (kind.compute_capability != 0 && kind.compute_capability != capability) {
+    return differs("compute capability", absl::StrCat(device.major, ".", device.minor),
+                   absl::StrCat(kind.compute_capability / 10, ".", kind.compute_capability % 10));
+  }
+  if (kind.shared_memory > device.shared_memory) {
+    return differs("shared memory of", absl::StrCat(device.shared_memory, " bytes a block"),
+                   absl::StrCat(kind.shared_memory));
+  }
+  if (managed == nullptr) {
+    if (kind.ecc == Ecc::kAny && !kind.fabric) return absl::OkStatus();
+    return Refuse(
+        Reason::kDeviceIdentity,
+        absl::StrCat("rank ", rank, ": the plan's mesh states ", kind.fabric ? "fabric" : "ecc", " of devices of kind ",
+                     QuotedName(kind.name), ", which only the driver's management library knows, and it is left out"));
+  }
+  if (kind.ecc != Ecc::kAny && (kind.ecc == Ecc::kOn) != managed->ecc) {
+    return differs("ECC", managed->ecc ? "on" : "off", WordOf(kind.ecc));
+  }
+  if (kind.fabric && managed->fabric.empty()) return differs("no", "fabric", "one for each island");
+  return absl::OkStatus();
+}
+
+absl::Status CheckPeers(const Plan& plan, uint32_t rank, const Device& device, const std::vector<Device>& devices) {
+  const uint32_t node = plan.mesh.rank_slots[rank].node;
+  if (!plan.mesh.device_kinds[plan.mesh.nodes[node].device_kind].peer_access) return absl::OkStatus();
+  for (uint32_t other = 0; other < plan.mesh.rank_slots.size(); ++other) {
+    if (other == rank || plan.mesh.rank_slots[other].node != node) continue;
+    MESHSEAL_ASSIGN_OR_RETURN(const Device peer, DeviceOfRank(plan, other, /*emulated=*/false, devices));
+    int reaches = 0;
+    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaDeviceCanAccessPeer(&reaches, device.ordinal, peer.ordinal),
+                                  absl::StrCat("peers of device ", NameOf(device)));
+    if (reaches != 0) continue;
+    return Refuse(Reason::kDeviceIdentity,
+                  absl::StrCat("rank ", rank, ": device ", NameOf(device), " cannot read the memory of ", NameOf(peer),
+                               ", that of rank ", other, "; the plan's mesh says peer_access of both"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckBound(const Device& bound) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/cuda/management_library.h"
 #include "schema/plan.h"
 
 namespace meshseal::cuda {
@@ -23,8 +24,9 @@ struct Device {
   std::string name;
   int major = 0;  // of its compute capability
   int minor = 0;
-  uint64_t memory = 0;      // bytes
-  bool integrated = false;  // its memory is the host's
+  uint64_t memory = 0;         // bytes
+  uint64_t shared_memory = 0;  // bytes that a block of threads can have
+  bool integrated = false;     // its memory is the host's
 };
 
 // As the driver writes it, "GPU-" and five groups of hexadecimal digits.
@@ -41,6 +43,15 @@ absl::StatusOr<std::vector<Device>> VisibleDevices();
 // kDeviceIdentity: the device is not among them, has another compute capability than 8.0 or above, or two of them are
 // one.
 absl::StatusOr<Device> DeviceOfRank(const Plan& plan, uint32_t rank, bool emulated, const std::vector<Device>& devices);
+
+// Whether the device is what the plan's mesh says of those of `rank`: its compute capability, the shared memory of its
+// blocks and, of what the driver says (null: it was not asked), ECC and the fabric. Reason kDeviceIdentity, with what
+// was expected and what was found.
+absl::Status CheckDeviceKind(const Plan& plan, uint32_t rank, const Device& device, const ManagedFacts* managed);
+
+// Whether `device`, that of `rank`, reads the memory of those of the other ranks on its node, where the plan's mesh
+// says so. Reason kDeviceIdentity.
+absl::Status CheckPeers(const Plan& plan, uint32_t rank, const Device& device, const std::vector<Device>& devices);
 
 // Whether the device with that ordinal is still the one that was bound. Reason kDeviceIdentity, naming both. Called
 // right before programs are launched.

@@ -4,6 +4,7 @@
 #define MESHSEAL_RUNTIME_PROGRAM_EXECUTED_H_
 
 #include "absl/status/status.h"
+#include "schema/executors.h"
 #include "schema/plan.h"
 #include "schema/step.h"
 
@@ -15,9 +16,8 @@ constexpr bool HasExactForm(StepKind kind) {
          kind == StepKind::kCombineShared;
 }
 
-// OK, or reason kNotBuilt with everything in `plan` that is not executed; where ranks have no devices, these cannot be
-// pinned.
-absl::Status CheckExecuted(const Plan& plan, bool has_devices = false);
+// OK, or reason kNotBuilt with everything in `plan` that the executor does not execute, and what it does instead.
+absl::Status CheckExecuted(const Plan& plan, ExecutorKind executor);
 
 }  // namespace meshseal::runtime
 

@@ -42,7 +42,7 @@ class HostCompute : public Compute {
   absl::Span<const Numerics> numerics() const override { return backend_->numerics(); }
   std::optional<Transport> transport() const override { return std::nullopt; }
   bool emulates() const override { return false; }
-  absl::Status CheckPlan(const Plan& plan) const override { return CheckExecuted(plan, /*has_devices=*/false); }
+  absl::Status CheckPlan(const Plan& plan) const override { return CheckExecuted(plan, ExecutorKind::kReference); }
   absl::StatusOr<std::unique_ptr<RankCompute>> MakeRank(const SealedPlan&, uint32_t, bool) override {
     MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(name_));
     return std::make_unique<HostRank>(std::move(backend));

@@ -82,7 +82,8 @@ enum class Rule : uint8_t {
   kCharged,
   kLimited,
   kUnique,
-  kProven
+  kProven,
+  kOneAnIsland
 };
 
 struct FieldRow {
@@ -339,6 +340,24 @@ absl::Status CheckOwnDevice(const Gathered& all, const FieldRow& field) {
   return absl::OkStatus();
 }
 
+// Ranks of an island whose devices are of one fabric, as the plan's mesh says.
+absl::Status CheckOneAnIsland(const Gathered& all, const FieldRow& field) {
+  const Mesh& mesh = all.plan.plan().mesh;
+  const auto node_of = [&](size_t rank) -> const Node& { return mesh.nodes[mesh.rank_slots[rank].node]; };
+  std::map<uint32_t, size_t> first_of;  // rank, by island
+  for (size_t rank = 0; rank < all.records.size(); ++rank) {
+    const RankRecord& record = all.records[rank];
+    if (record.emulated != 0 || !HasDevice(record) || !mesh.device_kinds[node_of(rank).device_kind].fabric) continue;
+    const uint32_t island = node_of(rank).island;
+    const size_t first = first_of.emplace(island, rank).first->second;
+    if (field.equal(record, all.records[first])) continue;
+    return Differ(absl::StrCat(field.name, " of island ", island, " is ", field.text(all.records[first]), " on rank ",
+                               first, " and ", field.text(record), " on rank ", rank,
+                               ", the plan's mesh says that it is one"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckBesideDevice(const Gathered& all, const FieldRow& field) {
   for (size_t rank = 0; rank < all.records.size(); ++rank) {
     const RankRecord& record = all.records[rank];
@@ -472,6 +491,8 @@ absl::Status CheckField(const Gathered& all, size_t number) {
       return CheckUnique(all, field);
     case Rule::kProven:
       return CheckProven(all);
+    case Rule::kOneAnIsland:
+      return CheckOneAnIsland(all, field);
   }
   return Refuse(Reason::kBug, absl::StrCat("preflight: no rule for ", field.name));
 }

@@ -136,6 +136,7 @@ RankStatement StatementOf(const SealedPlan& sealed, uint32_t rank, const RankFac
   record.machine = facts.local.machine;
   record.device = facts.device;
   record.pci_id = NameOf<16>(facts.pci_id);
+  record.fabric = NameOf<64>(facts.fabric);
   record.free_memory = facts.local.free_memory;
   if (const std::optional<MemoryLimit>& limit = facts.local.memory_limit; limit.has_value()) {
     record.memory_group_id = limit->id;

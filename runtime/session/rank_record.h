@@ -18,7 +18,7 @@
 namespace meshseal::runtime {
 
 // The version of the record and of the protocol behind it.
-inline constexpr uint32_t kPreflightProtocol = 3;
+inline constexpr uint32_t kPreflightProtocol = 4;
 
 // Bytes of a record as it is sent, in every protocol; what no field fills is zero.
 inline constexpr size_t kRecordBytes = 1024;
@@ -62,6 +62,7 @@ struct RankFacts {
   bool emulate = false;
   DeviceUuid device{};
   std::string pci_id;
+  std::string fabric;  // of the device: cluster and clique; empty: of none
   std::optional<JobKey> job_key;
   bool isolated_network = false;
 };

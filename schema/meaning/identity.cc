@@ -126,7 +126,9 @@ Fault TermsAreKnown(const Plan& plan, const SealFacts&) {
     return fault;
   }
   for (const DeviceKind& kind : plan.mesh.device_kinds) {
-    if (Fault fault = Known("a device's memory kind", kind.memory_kind)) return fault;
+    if (Fault fault = FirstOf({Known("a device's memory kind", kind.memory_kind), Known("a device's ECC", kind.ecc)})) {
+      return fault;
+    }
   }
   for (const LayerClass& layer_class : plan.layer_classes) {
     if (Fault fault = KnownLayerClass(layer_class)) return fault;

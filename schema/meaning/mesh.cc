@@ -88,6 +88,11 @@ Fault MeshIsCoherent(const Plan& plan, const SealFacts&) {
       return absl::StrCat("device kind '", kind.name, "' has ", kind.memory_bytes, " bytes, ", kind.usable_bytes,
                           " of them usable");
     }
+    const bool has_device = kind.compute_capability != 0 || kind.shared_memory != 0 || kind.ecc != Ecc::kAny ||
+                            kind.peer_access || kind.fabric;
+    if (has_device && kind.memory_kind == MemoryKind::kHost) {
+      return absl::StrCat("device kind '", kind.name, "' is a host's memory and says what a device is like");
+    }
   }
   std::set<absl::string_view> pinned;
   for (const Node& node : mesh.nodes) {
@@ -102,6 +107,9 @@ Fault MeshIsCoherent(const Plan& plan, const SealFacts&) {
     for (const std::string& device : node.identity) {
       if (!pinned.insert(device).second) return absl::StrCat("device '", device, "' is pinned twice");
     }
+  }
+  if (mesh.capturable && mesh.transport != Transport::kNccl) {
+    return absl::StrCat("transport ", WordOf(mesh.transport), " is said to be capturable, only nccl is");
   }
   return FirstOf({CheckLinks(mesh), CheckVersions(mesh.transport_version_min, mesh.transport_version_max)});
 }

@@ -109,6 +109,72 @@ TEST_F(DeviceTest, AnotherDeviceInItsPlaceIsNoticed) {
   EXPECT_EQ(ReasonOf(status), Reason::kDeviceIdentity);
 }
 
+// What a mesh says of the devices of its one node.
+Plan PlanOfKind(const DeviceKind& kind) {
+  Plan plan = PlanOf(2, {});
+  plan.mesh.device_kinds = {kind};
+  return plan;
+}
+
+TEST_F(DeviceTest, ADeviceIsWhatTheMeshSaysOfItsKind) {
+  const Device device = VisibleDevices().value()[0];
+  DeviceKind kind;
+  kind.name = "h200";
+  kind.compute_capability = 90;
+  kind.shared_memory = 227 << 10;
+  kind.ecc = Ecc::kOn;
+  kind.fabric = true;
+  ManagedFacts managed;
+  managed.ecc = true;
+  managed.fabric = "5a.7";
+  EXPECT_EQ(CheckDeviceKind(PlanOfKind(kind), 1, device, &managed), absl::OkStatus());
+  EXPECT_EQ(CheckDeviceKind(PlanOfKind({}), 1, device, nullptr), absl::OkStatus());
+  const auto refusal = [&](const DeviceKind& other, const ManagedFacts* facts) {
+    const absl::Status status = CheckDeviceKind(PlanOfKind(other), 1, device, facts);
+    EXPECT_EQ(ReasonOf(status), Reason::kDeviceIdentity) << status;
+    return std::string(status.message());
+  };
+  const std::string found = "rank 1: device GPU-face0000-0000-0000-0000-000000000002 at 0000:03:00.0 has ";
+  const std::string expected = ", the plan's devices of kind 'h200' have ";
+  DeviceKind other = kind;
+  other.compute_capability = 121;
+  EXPECT_EQ(refusal(other, &managed), found + "compute capability 9.0" + expected + "12.1");
+  other = kind;
+  other.shared_memory = (227 << 10) + 1;
+  EXPECT_EQ(refusal(other, &managed), found + "shared memory of 232448 bytes a block" + expected + "232449");
+  other = kind;
+  other.ecc = Ecc::kOff;
+  EXPECT_EQ(refusal(other, &managed), found + "ECC on" + expected + "off");
+  ManagedFacts plain;
+  EXPECT_EQ(refusal(kind, &plain), found + "ECC off" + expected + "on");
+  plain.ecc = true;
+  EXPECT_EQ(refusal(kind, &plain), found + "no fabric" + expected + "one for each island");
+  const std::string unknown =
+      " of devices of kind 'h200', which only the driver's management library knows, and it is left out";
+  EXPECT_EQ(refusal(kind, nullptr), "rank 1: the plan's mesh states fabric" + unknown);
+  other = kind;
+  other.fabric = false;
+  EXPECT_EQ(refusal(other, nullptr), "rank 1: the plan's mesh states ecc" + unknown);
+}
+
+TEST_F(DeviceTest, PeersReachEachOtherWhereTheMeshSaysSo) {
+  fake_cuda::Options apart = TwoDevices();
+  apart.no_peers = {{0, 1}};
+  fake_cuda::Reset(apart);
+  const std::vector<Device> devices = VisibleDevices().value();
+  DeviceKind kind;
+  EXPECT_EQ(CheckPeers(PlanOfKind(kind), 0, devices[0], devices), absl::OkStatus());
+  kind.peer_access = true;
+  const absl::Status status = CheckPeers(PlanOfKind(kind), 0, devices[0], devices);
+  EXPECT_EQ(ReasonOf(status), Reason::kDeviceIdentity);
+  EXPECT_EQ(status.message(),
+            "rank 0: device GPU-face0000-0000-0000-0000-000000000002 at 0000:03:00.0 cannot read the memory of "
+            "GPU-face0000-0000-0000-0000-000000000001 at 0000:09:00.0, that of rank 1; the plan's mesh says "
+            "peer_access of both");
+  fake_cuda::Reset(TwoDevices());
+  EXPECT_EQ(CheckPeers(PlanOfKind(kind), 0, devices[0], devices), absl::OkStatus());
+}
+
 TEST_F(DeviceTest, WithoutADriverOrADeviceThereIsNone) {
   const auto refusal = [](int error) {
     fake_cuda::Reset(TwoDevices());

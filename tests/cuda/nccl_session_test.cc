@@ -293,6 +293,27 @@ TEST_F(NcclFaults, EachReplicaHasACommunicatorAndAFailureEndsAll) {
   session->reset();
 }
 
+// C76: whether ranks capture is the plan's to say, for all of them.
+TEST_F(NcclFaults, APlanWhoseTransportIsNotCapturableRunsWithoutGraphs) {
+  const auto output_of = [&](bool capturable, size_t graphs) {
+    Machine(1, 2);
+    Plan plan = SmallPlan();
+    plan.mesh.capturable = capturable;
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(support::Seal(plan), Options());
+    EXPECT_TRUE(session.ok()) << session.status();
+    std::vector<float> hidden(2 * 16, 0.5f);
+    std::vector<float> output(hidden.size());
+    RunResult result;
+    for (int run = 0; run < 2; ++run) {
+      EXPECT_EQ((*session)->Run({0, Phase::kDecode, 2, hidden, absl::MakeSpan(output)}, &result), absl::OkStatus());
+    }
+    EXPECT_EQ(fake_cuda::LeakReport().graph_execs, graphs);
+    EXPECT_EQ(fake_cuda::CallCount("cudaGraphLaunch") > 0, capturable);
+    return output;
+  };
+  EXPECT_EQ(output_of(true, 2), output_of(false, 0));
+}
+
 TEST_F(NcclFaults, ANonFiniteScoreIsTheRanksAndNotNccls) {
   absl::StatusOr<std::unique_ptr<Session>> session = Open();
   ASSERT_TRUE(session.ok()) << session.status();

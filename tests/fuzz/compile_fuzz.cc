@@ -82,7 +82,7 @@ void TryDocuments(const std::array<std::string, 3>& documents) {
   policy.allow_unsigned_hosts = true;
   const absl::StatusOr<SealedPlan> opened = SealedPlan::Open(result->sealed, policy);
   Expect(opened.ok(), absl::StrCat("what was compiled does not open: ", std::string(opened.status().message())));
-  (void)runtime::CheckExecuted(opened->plan());
+  (void)runtime::CheckExecuted(opened->plan(), ExecutorKind::kCuda);
   ++accepted;
 }
 

@@ -69,7 +69,7 @@ void Show(const Plan& plan, unsigned way) {
 // A plan that opened binds or is refused, on every rank.
 void Bind(const SealedPlan& sealed) {
   const Plan& plan = sealed.plan();
-  if (!runtime::CheckExecuted(plan).ok()) return;
+  if (!runtime::CheckExecuted(plan, ExecutorKind::kReference).ok()) return;
   for (uint32_t rank = 0; rank < plan.mesh.rank_slots.size(); ++rank) {
     for (uint32_t layer_class = 0; layer_class < plan.layer_classes.size(); ++layer_class) {
       for (const Phase phase : {Phase::kDecode, Phase::kPrefill}) {

@@ -705,7 +705,8 @@ class Maker {
       absl::StrAppend(&out, "    k", kind, ": {memory: 4096TiB, memory_kind: ", memory_kind,
                       memory_kind == "unified" ? ", usable: 4000TiB" : "",
                       rates ? ", bandwidth: 4800GB/s, bf16: 989TFLOP/s, fp8: 1978TFLOP/s" : "",
-                      dice_.Chance(50) ? ", communicator_reserve: 392MiB" : "", "}\n");
+                      dice_.Chance(50) ? ", communicator_reserve: 392MiB" : "",
+                      memory_kind == "host" ? "" : DeviceFacts(), "}\n");
     }
     absl::StrAppend(&out, "  nodes:\n");
     for (size_t node = 0; node < nodes.size(); ++node) {
@@ -717,10 +718,22 @@ class Maker {
     }
     WriteIslands(nodes.size());
     WriteAssign(nodes, world, emulated);
-    absl::StrAppend(&out, "  collectives: {backend: ", dice_.Pick<std::string>({"inproc", "mpi", "nccl"}),
+    const auto transport = dice_.Pick<std::string>({"inproc", "mpi", "nccl"});
+    absl::StrAppend(&out, "  collectives: {backend: ", transport,
+                    transport == "nccl" && dice_.Chance(50) ? ", capturable: true" : "",
                     dice_.Chance(30) ? ", version: {min: \"2.9\", max: \"2.28.9\"}" : "",
                     ", ranks: ", dice_.Chance(70) ? "any" : absl::StrCat("[", Group(), "]"), "}\n");
     if (emulated) absl::StrAppend(&out, "  emulated: true\n");
+  }
+
+  // What a bound device is compared with.
+  std::string DeviceFacts() {
+    std::string facts;
+    if (dice_.Chance(30)) absl::StrAppend(&facts, ", sm: 90, shared_memory_per_block: 227KiB");
+    if (dice_.Chance(30)) absl::StrAppend(&facts, ", ecc: ", dice_.Pick<std::string>({"any", "on", "off"}));
+    if (dice_.Chance(30)) absl::StrAppend(&facts, ", peer_access: true");
+    if (dice_.Chance(30)) absl::StrAppend(&facts, ", fabric: true");
+    return facts;
   }
 
   void WriteIslands(size_t nodes) {

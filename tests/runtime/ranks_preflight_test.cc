@@ -266,6 +266,7 @@ std::vector<Altered> AllAlterations() {
                  [](uint32_t) { return " leaves 0 bytes, the plan charges "; }});
   all.push_back({F::kMemoryGroup, [](RankStatement& s, uint32_t) { s.record.memory_group = {'x'}; }, nullptr, nullptr});
   all.push_back({F::kMemoryLeft, [](RankStatement& s, uint32_t) { s.record.memory_left = 1; }, nullptr, nullptr});
+  all.push_back({F::kFabric, [](RankStatement& s, uint32_t) { s.record.fabric = {'x'}; }, nullptr, nullptr});
   return all;
 }
 
@@ -298,7 +299,7 @@ TEST(PreflightTest, EachFieldAlteredOnEachRankIsRefusedOnAllRanks) {
       ++refused;
     }
   }
-  EXPECT_EQ(refused, (kPreflightFields - 3) * kWorldSize);
+  EXPECT_EQ(refused, (kPreflightFields - 4) * kWorldSize);
 }
 
 TEST(PreflightTest, AllValuesAreNamedWithTheRanksThatHoldThem) {
@@ -478,6 +479,43 @@ TEST(PreflightTest, EachRankHasItsDevice) {
                              facts.emulate = true;
                            }),
                 "", std::nullopt);
+}
+
+TEST(PreflightTest, TheDevicesOfAnIslandAreOfOneFabricWhereTheMeshSaysSo) {
+  Plan content = PlanOf(4, 2);
+  content.mesh.emulated = false;
+  DeviceKind& kind = content.mesh.device_kinds[0];
+  kind.memory_kind = MemoryKind::kDiscrete;
+  kind.fabric = true;
+  const SealedPlan one_island = Sealed(content);
+  const auto device = [](RankFacts& facts, uint32_t rank) {
+    facts.device = {static_cast<uint8_t>(rank + 1)};
+    facts.pci_id = absl::StrCat(rank);
+    facts.fabric = rank < 2 ? "5a.7" : "5a.8";
+    facts.isolated_network = true;
+    if (rank >= 2) facts.local.host = "host1", facts.local.machine = Other();
+  };
+  ExpectVerdict(
+      one_island, Statements(one_island, 4, device),
+      "preflight: fabric of island 0 is 5a.7 on rank 0 and 5a.8 on rank 2, the plan's mesh says that it is one",
+      Reason::kRankRecord);
+  const auto same = [&](RankFacts& facts, uint32_t rank) {
+    device(facts, rank);
+    facts.fabric = "5a.7";
+  };
+  ExpectVerdict(one_island, Statements(one_island, 4, same), "", std::nullopt);
+  const auto emulated = [&](RankFacts& facts, uint32_t rank) {
+    device(facts, rank);
+    facts.emulate = true;
+  };
+  ExpectVerdict(one_island, Statements(one_island, 4, emulated), "", std::nullopt);
+  content.mesh.nodes[1].island = 1;
+  const SealedPlan two_islands = Sealed(content);
+  ExpectVerdict(two_islands, Statements(two_islands, 4, device), "", std::nullopt);
+  content.mesh.nodes[1].island = 0;
+  content.mesh.device_kinds[0].fabric = false;
+  const SealedPlan unsaid = Sealed(content);
+  ExpectVerdict(unsaid, Statements(unsaid, 4, device), "", std::nullopt);
 }
 
 TEST(PreflightTest, RanksOfAHostShareItsMemoryAndDevicesHaveTheirOwn) {

@@ -40,12 +40,13 @@ void Name(F& f, absl::string_view names, Fields&... fields) {
 MESHSEAL_FIELDS(Origin, source, line)
 MESHSEAL_FIELDS(SourceDocument, name, digest)
 MESHSEAL_FIELDS(Degrees, dp, pp, tp, ep, dense_tp)
-MESHSEAL_FIELDS(DeviceKind, name, memory_kind, memory_bytes, usable_bytes, communicator_bytes, bandwidth, bf16_rate)
+MESHSEAL_FIELDS(DeviceKind, name, memory_kind, memory_bytes, usable_bytes, communicator_bytes, bandwidth, bf16_rate,
+                compute_capability, shared_memory, ecc, peer_access, fabric)
 MESHSEAL_FIELDS(Link, bandwidth, latency)
 MESHSEAL_FIELDS(Node, name, device_kind, slots, island, identity)
 MESHSEAL_FIELDS(RankSlot, node, slot)
-MESHSEAL_FIELDS(Mesh, name, emulated, transport, transport_version_min, transport_version_max, device_kinds, nodes,
-                rank_slots, island_links, between_islands)
+MESHSEAL_FIELDS(Mesh, name, emulated, transport, transport_version_min, transport_version_max, capturable, device_kinds,
+                nodes, rank_slots, island_links, between_islands)
 MESHSEAL_FIELDS(Limits, decode_tokens, decode_buckets, prefill_tokens, prefill_chunk, rank_decode_tokens,
                 rank_prefill_tokens, sessions, per_session_bytes, headroom_bytes, capture_bytes, repack, repacked_bytes)
 MESHSEAL_FIELDS(Attention, heads, kv_heads, head_dim)

@@ -181,6 +181,13 @@ Plan TwoHosts() {
   plan.mesh.emulated = false;
   plan.mesh.transport_version_min = "2.9";
   plan.mesh.transport_version_max = "2.28.9";
+  DeviceKind& kind = plan.mesh.device_kinds[0];
+  kind.memory_kind = MemoryKind::kDiscrete;
+  kind.compute_capability = 90;
+  kind.shared_memory = 232448;
+  kind.ecc = Ecc::kOn;
+  kind.peer_access = true;
+  kind.fabric = true;
   plan.mesh.nodes = {{"node0", 0, 2, 0, {"GPU-0", "GPU-1"}}, {"node1", 0, 2, 1, {"GPU-2", "GPU-3"}}};
   plan.mesh.rank_slots = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
   plan.limits.decode_buckets = {1, 8, 64};

@@ -518,6 +518,7 @@ Plan BuildPlan(const PlanNumbers& n) {
   plan.mesh.name = "threads";
   plan.mesh.emulated = true;
   plan.mesh.transport = n.transport;
+  plan.mesh.capturable = n.transport == Transport::kNccl;
   plan.mesh.device_kinds = {{"host", MemoryKind::kHost, kHostBytes, kHostBytes, n.communicator_bytes}};
   plan.mesh.nodes = {{"node0", 0, 1, 0, {}}};
   plan.mesh.rank_slots.assign(world, {0, 0});

@@ -15,6 +15,7 @@
 #include "compiler/import/import_model.h"
 #include "compiler/text/render.h"
 #include "schema/byte_text.h"
+#include "schema/executors.h"
 #include "schema/format_text.h"
 #include "schema/nearest.h"
 #include "schema/reason.h"
@@ -130,6 +131,7 @@ struct CompileFlags {
   std::string digests;
   std::string stop_after = "seal";
   uint64_t serial = 0;
+  std::string executor;
   bool find_layout = false;
   bool explain_all = false;
   std::vector<std::pair<std::string, std::optional<uint64_t>>> degrees = {
@@ -151,6 +153,7 @@ int RunCompile(const CompileFlags& flags) {
   if (!flags.placement.empty()) request.overrides.push_back({"placement", flags.placement});
   if (!flags.reduction.empty()) request.overrides.push_back({"reduction", flags.reduction});
   request.serial = flags.serial;
+  if (!flags.executor.empty()) request.executor = ExecutorNamed(flags.executor);
   request.find_layout = flags.find_layout;
   request.explain_all = flags.explain_all;
   request.stop_after = *compiler::StageOf(flags.stop_after);
@@ -273,6 +276,8 @@ int Main(int argc, char** argv) {
   compile_command.add_flag("--auto", compile.find_layout, "rank all degrees for the mesh; with -o, compile the best");
   compile_command.add_flag("--explain-all", compile.explain_all, "with --auto: also what refuses the others");
   compile_command.add_option("--serial", compile.serial, "number of this plan in its stream, for rollback policy");
+  compile_command.add_option("--executor", compile.executor, "refuse what this executor does not execute")
+      ->check(CLI::IsMember(ExecutorNames()));
   compile_command
       .add_option("--stop-after", compile.stop_after,
                   absl::StrCat("print a stage and stop: ", absl::StrJoin(compiler::StageNames(), ", ")))

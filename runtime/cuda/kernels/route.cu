@@ -2,15 +2,15 @@
 #include "runtime/cuda/kernels/launch.h"
 #include "runtime/cuda/kernels/route.h"
 #include "runtime/numerics/router_scores.h"
+#include "schema/route_workspace.h"
 
 namespace meshseal::cuda {
 namespace {
 
 constexpr uint32_t kNobody = 0xFFFFFFFFu;
-constexpr uint32_t kMaxWarps = 4;                // of a block
-constexpr size_t kMaxShared = size_t{48} << 10;  // what every device gives a block
+constexpr uint32_t kMaxWarps = 4;  // of a block
 
-// What a warp keeps of its token.
+// What a warp keeps of its token: RouteWorkspaceBytes.
 struct Workspace {
   double* scores;      // [k], of the chosen
   float* logits;       // [E]
@@ -18,14 +18,6 @@ struct Workspace {
   float* group_ranks;  // [groups]
   uint32_t* chosen;    // [k]
 };
-
-size_t WorkspaceBytes(const RouteStep& step) {
-  const size_t top_k = step.grid.top_k;
-  const size_t experts = step.experts;
-  const size_t bytes =
-      top_k * sizeof(double) + (2 * experts + step.rule.groups.count) * sizeof(float) + top_k * sizeof(uint32_t);
-  return (bytes + 15) / 16 * 16;
-}
 
 MESHSEAL_DEVICE Workspace WorkspaceOf(const RouteStep& step, uint32_t bytes) {
   Workspace work;
@@ -287,9 +279,10 @@ __global__ void RouteGivenKernel(StepGrid grid, const int32_t* experts, const fl
 template <class... Parameters, class... Args>
 cudaError_t LaunchWarps(cudaStream_t stream, void (*kernel)(Parameters...), const RouteStep& step,
                         const Args&... args) {
-  const size_t bytes = WorkspaceBytes(step);
-  if (step.grid.top_k == 0 || step.grid.top_k > step.experts || bytes > kMaxShared) return cudaErrorInvalidValue;
-  const auto fit = static_cast<uint32_t>(kMaxShared / bytes);
+  const uint64_t bytes = RouteWorkspaceBytes(step.experts, step.grid.top_k, step.rule.groups.count);
+  if (step.grid.top_k == 0 || step.grid.top_k > step.experts || bytes > kKernelSharedBytes)
+    return cudaErrorInvalidValue;
+  const auto fit = static_cast<uint32_t>(kKernelSharedBytes / bytes);
   const uint32_t warps = fit < kMaxWarps ? fit : kMaxWarps;
   return Launch(stream, kernel, dim3(BlocksFor(step.grid.max_tokens, warps)), dim3(warps * kWarpLanes), warps * bytes,
                 step, args..., static_cast<uint32_t>(bytes));
