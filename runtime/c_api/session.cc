@@ -13,6 +13,7 @@
 #include "runtime/c_api/plan_handle.h"
 #include "runtime/c_api/world_handle.h"
 #include "runtime/program/rank_facts.h"
+#include "runtime/session/named_compute.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
 
@@ -32,6 +33,7 @@ absl::StatusOr<SessionOptions> OptionsOf(const meshseal_session_options* given) 
   MESHSEAL_RETURN_IF_ERROR(CheckFlag(given->unverified_weights, "options->unverified_weights"));
   MESHSEAL_RETURN_IF_ERROR(CheckFlag(given->emulate, "options->emulate"));
   MESHSEAL_RETURN_IF_ERROR(CheckFlag(given->isolated_network, "options->isolated_network"));
+  MESHSEAL_RETURN_IF_ERROR(CheckFlag(given->without_management_library, "options->without_management_library"));
   MESHSEAL_RETURN_IF_ERROR(CheckWait(given->deadline_ms, "options->deadline_ms"));
   MESHSEAL_RETURN_IF_ERROR(CheckWait(given->load_deadline_ms, "options->load_deadline_ms"));
   if (given->job_key != nullptr && given->isolated_network == 1) {
@@ -46,7 +48,7 @@ absl::StatusOr<SessionOptions> OptionsOf(const meshseal_session_options* given) 
   if (given->weights != nullptr) options.weights = {given->weights};
   if (given->digests != nullptr) options.digests = given->digests;
   options.unverified_weights = given->unverified_weights == 1;
-  options.backend = given->backend;
+  MESHSEAL_ASSIGN_OR_RETURN(options.compute, MakeCompute(given->backend, given->without_management_library == 1));
   options.emulate = given->emulate == 1;
   if (given->world != nullptr) options.world = given->world->ranks;
   if (given->job_key != nullptr) {

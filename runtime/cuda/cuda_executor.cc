@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstddef>
@@ -87,8 +88,15 @@ PlacedStaged PlaceStaged(absl::Span<const RankProgram* const> programs, std::byt
 }
 
 struct DestroyGraph {
-  void operator()(cudaGraph_t graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
-  void operator()(cudaGraphExec_t graph) const { static_cast<void>(cudaGraphExecDestroy(graph)); }
+  std::atomic<bool>* hung = nullptr;
+
+  void operator()(cudaGraph_t graph) const { Note(cudaGraphDestroy(graph)); }
+  void operator()(cudaGraphExec_t graph) const { Note(cudaGraphExecDestroy(graph)); }
+
+ private:
+  void Note(cudaError_t ended) const {
+    if (ended != cudaSuccess) hung->store(true);
+  }
 };
 using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
 using GraphExec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
@@ -212,6 +220,8 @@ absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Reserve(
 }
 
 CudaExecutor::~CudaExecutor() {
+  if (on_device_ == nullptr) return;
+  on_device_->graphs.clear();
   if (hung_->load()) static_cast<void>(on_device_.release());
 }
 
@@ -361,13 +371,13 @@ absl::Status CudaExecutor::Replay(const StepFrame& frame) {
     const absl::Status enqueued = Enqueue(frame);
     cudaGraph_t ended = nullptr;
     const cudaError_t end = cudaStreamEndCapture(stream, &ended);
-    const Graph graph(ended);
+    const Graph graph(ended, {hung_.get()});
     MESHSEAL_RETURN_IF_ERROR(enqueued);
     MESHSEAL_RETURN_IF_CUDA_ERROR(end, "the end of a capture");
     MESHSEAL_RETURN_IF_ERROR(CheckNodes(graph.get(), with_transport));
     cudaGraphExec_t exec = nullptr;
     MESHSEAL_RETURN_IF_CUDA_ERROR(cudaGraphInstantiate(&exec, graph.get(), 0), "a graph");
-    captured.exec.reset(exec);
+    captured.exec = GraphExec(exec, {hung_.get()});
     captured.failures.assign(on.backend.failures().begin(), on.backend.failures().end());
   }
   on.failures = captured.failures;
@@ -390,6 +400,7 @@ absl::Status CudaExecutor::GiveUp(const absl::Status& cause) {
   on.failures = {};
   EndCapture(on.stream.get());
   on.graphs.clear();
+  if (hung_->load()) return cause;
   on.collective->Abort();
   // A device that is past use fails at once, and so does freeing its memory.
   if (!FromCuda(cudaEventRecord(on.done.get(), on.stream.get()), "an event").ok()) return cause;

@@ -13,8 +13,9 @@
 
 namespace meshseal::cuda {
 
-// Set when a device has not come to rest after a failed run. Freeing would wait for it, maybe for ever, so what it may
-// still use is left to the end of the process, which such a failure ends.
+// Set when a device has not come to rest after a failed run, or keeps a graph, for which the end of a communicator
+// waits. Freeing would wait, maybe for ever, so what may still be used is left to the end of the process, which such a
+// failure ends.
 using HungFlag = std::shared_ptr<std::atomic<bool>>;
 
 enum class MemorySide { kDevice, kPinned };

@@ -228,6 +228,8 @@ TEST_F(CApiTest, StructsOfAnotherVersionAndOtherFlagsAreRefused) {
   EXPECT_EQ(refusal([](auto& o) { o.load_deadline_ms = 0; }), "2 usage: options->load_deadline_ms is 0");
   EXPECT_EQ(refusal([](auto& o) { o.isolated_network = 2; }),
             "2 usage: options->isolated_network is 2, expected 0 or 1");
+  EXPECT_EQ(refusal([](auto& o) { o.without_management_library = -1; }),
+            "2 usage: options->without_management_library is -1, expected 0 or 1");
   EXPECT_EQ(refusal([](auto& o) {
               o.isolated_network = 1;
               o.job_key = "/does/not/exist";

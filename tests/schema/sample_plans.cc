@@ -174,7 +174,7 @@ namespace {
 Plan TwoHosts() {
   PlanNumbers n;
   n.ep = 4;
-  n.transport = Transport::kMpi;
+  n.transport = Transport::kNccl;
   n.weight_source = WeightSource::kSynthetic;
   n.ignored_tensors = {"layers.{layer}.attention", "lm_head"};
   Plan plan = support::BuildPlan(n);

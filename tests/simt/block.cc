@@ -53,7 +53,7 @@ Block::Block(const LaunchedKernel& kernel, uint3 index, uint64_t seed,
       prefers_warps_(seed % 2 == 0),
       dynamic_shared_(FilledMemory(kernel.shared_bytes)) {
   threads_.resize(size_t{kernel.block.x} * kernel.block.y * kernel.block.z);
-  ready_.assign((threads_.size() + kWarpLanes - 1) / kWarpLanes, 0);
+  warps_.resize((threads_.size() + kWarpLanes - 1) / kWarpLanes);
   for (size_t i = 0; i < threads_.size(); ++i) {
     Thread& thread = threads_[i];
     thread.block = this;
@@ -62,6 +62,7 @@ Block::Block(const LaunchedKernel& kernel, uint3 index, uint64_t seed,
     thread.index.y = static_cast<unsigned>(i / kernel.block.x % kernel.block.y);
     thread.index.z = static_cast<unsigned>(i / kernel.block.x / kernel.block.y);
     thread.fiber->Begin(&Block::ThreadMain, &thread);
+    warps_[i / kWarpLanes].exists |= 1u << i % kWarpLanes;
     MakeReady(i);
   }
 }
@@ -96,28 +97,29 @@ std::optional<std::string> Block::Run() {
 }
 
 bool Block::HasReady() const {
-  return std::any_of(ready_.begin(), ready_.end(), [](unsigned lanes) { return lanes != 0; });
+  return std::any_of(warps_.begin(), warps_.end(), [](const Warp& warp) { return warp.ready != 0; });
 }
 
 // In order; or anyone; or, where warps are preferred, anyone of the warp that ran last, as long as it can run.
 size_t Block::NextToRun() {
-  const auto warps = ready_.size();
-  size_t warp = in_order_ ? 0 : random_() % warps;
+  const auto warps = warps_.size();
+  size_t number = in_order_ ? 0 : random_() % warps;
   if (prefers_warps_ && !in_order_) {
     const size_t last = running_ / kWarpLanes;
-    if (ready_[last] != 0) warp = last;
+    if (warps_[last].ready != 0) number = last;
   }
-  while (ready_[warp] == 0) warp = (warp + 1) % warps;
+  while (warps_[number].ready == 0) number = (number + 1) % warps;
+  Warp& warp = warps_[number];
   const unsigned first = in_order_ ? 0 : static_cast<unsigned>(random_() % kWarpLanes);
-  const auto turned = static_cast<unsigned>(std::countr_zero(std::rotr(ready_[warp], static_cast<int>(first))));
+  const auto turned = static_cast<unsigned>(std::countr_zero(std::rotr(warp.ready, static_cast<int>(first))));
   const unsigned lane = (turned + first) % kWarpLanes;
-  ready_[warp] &= ~(1u << lane);
-  return warp * kWarpLanes + lane;
+  warp.ready &= ~(1u << lane);
+  return number * kWarpLanes + lane;
 }
 
 void Block::MakeReady(size_t thread) {
   threads_[thread].state = State::kReady;
-  ready_[thread / kWarpLanes] |= 1u << thread % kWarpLanes;
+  warps_[thread / kWarpLanes].ready |= 1u << thread % kWarpLanes;
 }
 
 void Block::WaitForBlock(Site site) {
@@ -160,36 +162,58 @@ void Block::WaitInWarp(const WarpArrival& arrival, Site site) {
   running().fiber->Suspend();
 }
 
-std::optional<std::string> Block::ArriveInWarp(const WarpArrival& arrival, Site site) {
-  const size_t self = running_;
-  const size_t warp = self / kWarpLanes * kWarpLanes;
+std::optional<std::string> Block::FindOthers(const WarpArrival& arrival, Site site, bool* all) const {
+  const size_t first = running_ / kWarpLanes * kWarpLanes;
   const unsigned mask = arrival.mask;
   const auto at = [&] { return " at " + TextOf(site); };
-  if (!Has(mask, self % kWarpLanes)) return "lane outside its own mask " + Hex(mask) + at();
-  if (arrival.from.has_value() && !Has(mask, *arrival.from)) {
-    return "shuffle from lane " + std::to_string(*arrival.from) + " outside the mask " + Hex(mask) + at();
-  }
-  bool all = true;
   for (size_t lane = 0; lane < kWarpLanes; ++lane) {
-    if (!Has(mask, lane) || warp + lane == self) continue;
-    if (warp + lane >= threads_.size()) {
+    if (!Has(mask, lane) || first + lane == running_) continue;
+    if (first + lane >= threads_.size()) {
       return "lane " + std::to_string(lane) + " of the mask " + Hex(mask) + " does not exist" + at();
     }
-    const Thread& other = threads_[warp + lane];
+    const Thread& other = threads_[first + lane];
     if (other.state == State::kExited) {
       return "lane " + std::to_string(lane) + " of the mask " + Hex(mask) + " has exited" + at();
     }
     const bool arrived = other.state == State::kInWarp && other.arrival.mask == mask;
     if (arrived && !(other.site == site)) {
-      return "divergent warp: it arrives at " + TextOf(site) + ", " + WaitingOf(warp + lane);
+      return "divergent warp: it arrives at " + TextOf(site) + ", " + WaitingOf(first + lane);
     }
-    all = all && arrived;
+    *all = *all && arrived;
   }
-  Thread& thread = threads_[self];
+  return std::nullopt;
+}
+
+std::optional<std::string> Block::ArriveInWarp(const WarpArrival& arrival, Site site) {
+  Warp& warp = warps_[running_ / kWarpLanes];
+  const unsigned mask = arrival.mask;
+  const unsigned self = 1u << running_ % kWarpLanes;
+  if ((mask & self) == 0) return "lane outside its own mask " + Hex(mask) + " at " + TextOf(site);
+  if (arrival.from.has_value() && !Has(mask, *arrival.from)) {
+    return "shuffle from lane " + std::to_string(*arrival.from) + " outside the mask " + Hex(mask) + " at " +
+           TextOf(site);
+  }
+  if (warp.waiting == 0) {
+    warp.common_mask = mask;
+    warp.has_common_mask = true;
+  }
+  warp.has_common_mask = warp.has_common_mask && warp.common_mask == mask;
+  const unsigned others = mask & ~self;
+  bool all = true;
+  // Where all wait with this mask, one of them stands for the others' place.
+  const size_t first_waiting = running_ / kWarpLanes * kWarpLanes + static_cast<size_t>(std::countr_zero(warp.waiting));
+  if ((others & ~warp.exists) == 0 && (others & warp.exited) == 0 && warp.has_common_mask &&
+      (warp.waiting == 0 || threads_[first_waiting].site == site)) {
+    all = (others & ~warp.waiting) == 0;
+  } else if (std::optional<std::string> error = FindOthers(arrival, site, &all); error.has_value()) {
+    return error;
+  }
+  Thread& thread = running();
   thread.state = State::kInWarp;
   thread.site = site;
   thread.arrival = arrival;
-  if (all) CompleteWarp(warp, mask);
+  warp.waiting |= self;
+  if (all) CompleteWarp(running_ / kWarpLanes * kWarpLanes, mask);
   return std::nullopt;
 }
 
@@ -209,15 +233,19 @@ void Block::CompleteWarp(size_t warp, unsigned mask) {
   for (size_t lane = 0; lane < kWarpLanes; ++lane) {
     if (Has(mask, lane)) MakeReady(warp + lane);
   }
+  warps_[warp / kWarpLanes].waiting &= ~mask;
 }
 
 void Block::Exit() {
   running().state = State::kExited;
   ++exited_;
+  Warp& own = warps_[running_ / kWarpLanes];
+  own.exited |= 1u << running_ % kWarpLanes;
   if (at_barrier_ > 0) {
     error_ = "barrier not reached by all: it exits, " + WaitingOf(first_at_barrier_);
     return;
   }
+  if (own.waiting == 0) return;
   const size_t warp = running_ / kWarpLanes * kWarpLanes;
   for (size_t i = warp; i < std::min(warp + kWarpLanes, threads_.size()); ++i) {
     if (threads_[i].state != State::kInWarp || !Has(threads_[i].arrival.mask, running_ % kWarpLanes)) continue;

@@ -12,12 +12,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "tests/simt/fiber.h"
 #include "tests/simt/known_kernels.h"
+#include "tests/simt/random.h"
 #include "tests/simt/site.h"
 
 namespace simt {
@@ -80,6 +80,16 @@ class Block {
     WarpArrival arrival;
   };
 
+  struct Warp {
+    unsigned ready = 0;    // lanes that can run
+    unsigned waiting = 0;  // lanes in state kInWarp
+    unsigned exited = 0;
+    unsigned exists = 0;
+    // Of those that wait, where all of them arrived with the same mask: it. Nearly always.
+    unsigned common_mask = 0;
+    bool has_common_mask = true;
+  };
+
   struct Free {
     void operator()(void* memory) const;
   };
@@ -102,6 +112,8 @@ class Block {
   // What a thread that arrives changes; or the error. Nothing of theirs is left on its stack, which may be abandoned.
   std::optional<std::string> ArriveAtBlock(Site site);
   std::optional<std::string> ArriveInWarp(const WarpArrival& arrival, Site site);
+  // Whether all other lanes of the arrival's mask are there; or the error.
+  std::optional<std::string> FindOthers(const WarpArrival& arrival, Site site, bool* all) const;
   void WaitInWarp(const WarpArrival& arrival, Site site);
   void CompleteWarp(size_t warp, unsigned mask);
   void Exit();
@@ -110,11 +122,11 @@ class Block {
 
   const LaunchedKernel& kernel_;
   const uint3 index_;
-  std::mt19937_64 random_;
+  Random random_;
   const bool in_order_;
   const bool prefers_warps_;
   std::vector<Thread> threads_;
-  std::vector<unsigned> ready_;  // of each warp the lanes that can run
+  std::vector<Warp> warps_;
   size_t running_ = 0;
   size_t at_barrier_ = 0;
   size_t first_at_barrier_ = 0;  // where somebody is

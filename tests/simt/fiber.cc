@@ -122,7 +122,8 @@ Fiber::~Fiber() {
 
 void Fiber::Begin(void (*entry)(void* argument), void* argument) {
 #if defined(MESHSEAL_SIMT_ASAN)
-  __asan_unpoison_memory_region(stack_, kStackBytes);
+  // An entry that ended has left the stack as it was: whoever returns takes the marks off its frame.
+  if (!finished_) __asan_unpoison_memory_region(stack_, kStackBytes);
 #endif
   entry_ = entry;
   argument_ = argument;

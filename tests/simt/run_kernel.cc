@@ -4,11 +4,11 @@
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <random>
 
 #include "tests/simt/block.h"
 #include "tests/simt/fiber.h"
 #include "tests/simt/known_kernels.h"
+#include "tests/simt/random.h"
 #include "tests/simt/symbol_name.h"
 
 namespace simt {
@@ -40,7 +40,7 @@ bool RunKernel(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, v
 
   std::vector<uint64_t> order(Count(grid));
   std::iota(order.begin(), order.end(), uint64_t{0});
-  std::mt19937_64 random(seed);
+  Random random(seed);
   if (seed != 0) std::shuffle(order.begin(), order.end(), random);
   const LaunchedKernel launched{kernel, known, grid, block, shared_bytes, args};
   for (const uint64_t number : order) {

@@ -242,7 +242,7 @@ absl::Status RunBench(const BenchFlags& flags) {
   MESHSEAL_ASSIGN_OR_RETURN(const std::string ranks, RanksOf(flags.backend, flags.ranks));
   if (ranks == "mpi") return Refuse(Reason::kUsage, "ranks of a bench are threads of this process, not 'mpi'");
   runtime::SessionOptions options;
-  MESHSEAL_ASSIGN_OR_RETURN(options.compute, ComputeOf(flags.backend, ranks));
+  MESHSEAL_ASSIGN_OR_RETURN(options.compute, ComputeOf(flags.backend, ranks, flags.without_management_library));
   MESHSEAL_ASSIGN_OR_RETURN(const Policy policy, flags.policy.Resolve());
   MESHSEAL_ASSIGN_OR_RETURN(const PlanSource source, ReadPlanSource(flags.plan));
   MESHSEAL_ASSIGN_OR_RETURN(SealedPlan opened, SealedPlan::Open(source.file, policy, source.signature));

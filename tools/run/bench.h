@@ -23,6 +23,7 @@ struct BenchFlags {
   std::string digests;
   bool unverified_weights = false;
   bool emulate = false;
+  bool without_management_library = false;  // devices are used although their modes are not known
   std::string backend = "reference";
   std::string ranks;   // empty: the backend's own
   std::string tokens;  // empty: 1, 2, 4, ... up to the limit of the phase

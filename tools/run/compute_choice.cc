@@ -5,42 +5,35 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/reference/reference_backend.h"
+#include "runtime/session/named_compute.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
-#ifdef MESHSEAL_CUDA
-#include "runtime/cuda/cuda_compute.h"
-#endif
 
 namespace meshseal::tools {
 namespace {
 
 constexpr absl::string_view kCuda = "cuda";
+constexpr absl::string_view kCudaLoopback = "cuda-loopback";
 constexpr absl::string_view kNccl = "nccl";
 constexpr absl::string_view kLoopback = "loopback";
 constexpr absl::string_view kInproc = "inproc";
 
-absl::Status CheckCudaBuilt() {
-#ifdef MESHSEAL_CUDA
-  return absl::OkStatus();
-#else
-  return Refuse(Reason::kNotBuilt,
-                "backend 'cuda' is not built into this program: build with -DMESHSEAL_CUDA=ON (`cmake --preset cuda`), "
-                "which needs CUDA 13 and NCCL");
-#endif
+bool HasCuda() {
+  const std::vector<std::string> names = runtime::ComputeNames();
+  return std::find(names.begin(), names.end(), kCuda) != names.end();
 }
 
 }  // namespace
 
 std::vector<std::string> BuiltBackends() {
-  std::vector<std::string> names = {std::string(runtime::ReferenceBackend::kName)};
-  if (CheckCudaBuilt().ok()) names.emplace_back(kCuda);
+  std::vector<std::string> names = runtime::ComputeNames();
+  names.erase(std::remove(names.begin(), names.end(), kCudaLoopback), names.end());  // one of cuda's kinds of ranks
   return names;
 }
 
 absl::StatusOr<std::string> RanksOf(absl::string_view backend, absl::string_view asked) {
   if (backend == kCuda) {
-    MESHSEAL_RETURN_IF_ERROR(CheckCudaBuilt());
+    if (!HasCuda()) return runtime::MakeCompute(backend, false).status();
     if (asked.empty()) return std::string(kNccl);
     if (asked != kInproc) return std::string(asked);
     return Refuse(Reason::kUsage,
@@ -59,18 +52,10 @@ absl::StatusOr<std::string> RanksOf(absl::string_view backend, absl::string_view
   return std::string(asked.empty() ? kInproc : asked);
 }
 
-absl::StatusOr<std::shared_ptr<runtime::Compute>> ComputeOf(absl::string_view backend,
-                                                            [[maybe_unused]] absl::string_view ranks) {
-  if (backend != kCuda) return runtime::MakeHostCompute(backend);
-#ifdef MESHSEAL_CUDA
-  const absl::Status devices = cuda::CheckDevices();
-  if (!devices.ok()) {
-    return Refuse(ReasonOf(devices).value_or(Reason::kBug), absl::StrCat("backend 'cuda': ", devices.message()));
-  }
-  return ranks == kLoopback ? cuda::MakeLoopbackCompute({}) : cuda::MakeNcclCompute({});
-#else
-  return CheckCudaBuilt();
-#endif
+absl::StatusOr<std::shared_ptr<runtime::Compute>> ComputeOf(absl::string_view backend, absl::string_view ranks,
+                                                            bool without_management_library) {
+  return runtime::MakeCompute(backend == kCuda && ranks == kLoopback ? kCudaLoopback : backend,
+                              without_management_library);
 }
 
 }  // namespace meshseal::tools

@@ -19,8 +19,10 @@ std::vector<std::string> BuiltBackends();
 // Reasons kNotBuilt for a backend that this program does not have, kUsage for ranks that are not the backend's.
 absl::StatusOr<std::string> RanksOf(absl::string_view backend, absl::string_view asked);
 
-// What computes, for `ranks` of RanksOf. Reasons kNotBuilt; kDevice where there is no device for it.
-absl::StatusOr<std::shared_ptr<runtime::Compute>> ComputeOf(absl::string_view backend, absl::string_view ranks);
+// What computes, for `ranks` of RanksOf; the last as in MakeCompute. Reasons kNotBuilt; kDevice where there is no
+// device for it.
+absl::StatusOr<std::shared_ptr<runtime::Compute>> ComputeOf(absl::string_view backend, absl::string_view ranks,
+                                                            bool without_management_library);
 
 }  // namespace meshseal::tools
 

@@ -58,6 +58,7 @@ struct RunFlags {
   std::string backend = "reference";
   std::string ranks;  // empty: the backend's own
   bool emulate = false;
+  bool without_management_library = false;
   std::string job_key;
   bool isolated_network = false;
   bool dry_run = false;
@@ -67,6 +68,8 @@ struct RunFlags {
   std::string error_file;
 };
 
+constexpr const char* kWithoutLibraryHelp =
+    "use GPUs although the driver's management library does not tell their modes (MIG, ECC, fabric)";
 constexpr const char* kBackendHelp = "reference, or cuda where it is built in (`meshseal doctor` says)";
 
 constexpr const char* kRanksHelp =
@@ -241,7 +244,7 @@ void PrintReplica(const Plan& plan, uint32_t rank, const std::vector<runtime::Ru
 // `plan_id` is written as soon as the plan was opened, `others_go_on` when it was run.
 absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::string* plan_id, bool* others_go_on) {
   runtime::SessionOptions options;
-  MESHSEAL_ASSIGN_OR_RETURN(options.compute, ComputeOf(flags.backend, flags.ranks));
+  MESHSEAL_ASSIGN_OR_RETURN(options.compute, ComputeOf(flags.backend, flags.ranks, flags.without_management_library));
   MESHSEAL_ASSIGN_OR_RETURN(const Policy policy, flags.policy.Resolve());
   MESHSEAL_ASSIGN_OR_RETURN(const PlanSource source, ReadPlanSource(flags.plan));
   MESHSEAL_ASSIGN_OR_RETURN(SealedPlan opened, SealedPlan::Open(source.file, policy, source.signature));
@@ -417,6 +420,7 @@ int Main(int argc, char** argv) {
   run_command.add_option("--rank-tokens", run.rank_tokens, "tokens of each dense group of each replica: 3,0,5,1")
       ->delimiter(',');
   run_command.add_flag("--emulate", run.emulate, "run on other devices than the plan's; labelled");
+  run_command.add_flag("--without-management-library", run.without_management_library, kWithoutLibraryHelp);
   run_command.add_option("--routing-output", run.routing_output, "write expert_ids and expert_weights: r.safetensors");
   run_command.add_option("--profile", run.profile, "write each expert's slots: load.json, for a balanced placement");
   run_command.add_option("--token-ids", run.token_ids, "int32 or int64 [tokens], for layers with a token table: t.npy");
@@ -465,6 +469,7 @@ int Main(int argc, char** argv) {
   bench_command.add_option("--repeat", bench.repeat, "timed calls of each number of tokens, after two that are not")
       ->check(CLI::Range(1, 100000));
   bench_command.add_flag("--emulate", bench.emulate, "run on other devices than the plan's; labelled");
+  bench_command.add_flag("--without-management-library", bench.without_management_library, kWithoutLibraryHelp);
   bench_command
       .add_option("--format", bench.format, "md, csv, or jsonl (versioned, stable), which `simulate --calibrate` reads")
       ->check(CLI::IsMember({"md", "csv", "jsonl"}));

@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 /* Of this header. A library of another number is another interface: see meshseal_abi_version. */
-#define MESHSEAL_ABI_VERSION 3
+#define MESHSEAL_ABI_VERSION 4
 
 #if defined(__GNUC__)
 #define MESHSEAL_EXPORT __attribute__((visibility("default")))
@@ -147,7 +147,8 @@ typedef struct meshseal_session_options {
   size_t struct_size;    /* sizeof(meshseal_session_options); any other size is refused */
   const char* weights;   /* the checkpoint, a folder or a .gguf file; NULL where the plan's weights are synthetic */
   const char* digests;   /* the digest list that the plan binds, by which weights are verified; NULL: none */
-  const char* backend;   /* what computes: "reference" */
+  const char* backend;   /* what computes: "reference"; of a library with the CUDA backend also "cuda", a GPU for each
+                          * rank, and "cuda-loopback", ranks that share one GPU, an emulation */
   meshseal_world* world; /* where the ranks are; lives longer than the session. NULL: all are threads of this process */
   const char*
       job_key; /* file of the secret that ranks on several hosts share: 32 to 4096 bytes, of its owner alone;
@@ -157,11 +158,12 @@ typedef struct meshseal_session_options {
   uint32_t load_deadline_ms; /* the same while the model is loaded, where peers read their weights meanwhile; not 0 */
   uint32_t
       load_threads; /* that read weights, of all ranks of this process together, up to 1024; 0: one for each core */
-  int32_t unverified_weights; /* 1: without `digests`, take weights as they are */
-  int32_t emulate;            /* 1: run a plan on other hosts, devices or ranks than it is for */
+  int32_t unverified_weights;         /* 1: without `digests`, take weights as they are */
+  int32_t emulate;                    /* 1: run a plan on other hosts, devices or ranks than it is for */
+  int32_t without_management_library; /* 1: use devices although the driver's library does not tell their modes */
 } meshseal_session_options;
 #define MESHSEAL_SESSION_OPTIONS \
-  { sizeof(meshseal_session_options), NULL, NULL, "reference", NULL, NULL, 0, 30000, 600000, 0, 0, 0 }
+  { sizeof(meshseal_session_options), NULL, NULL, "reference", NULL, NULL, 0, 30000, 600000, 0, 0, 0, 0 }
 
 /* The resident model: a plan with this process's ranks and their weights in memory. */
 typedef struct meshseal_session meshseal_session;
