@@ -107,7 +107,7 @@ class CudaRank : public runtime::RankCompute {
     MESHSEAL_ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
                               CudaExecutor::Reserve(plan_, memory, *device_, programs, group, options, hung_));
     executor_ = executor.get();
-    deadline_ = options.deadline;
+    waits_ = {options.deadline, options.drain};
     programs_.assign(programs.begin(), programs.end());
     return executor;
   }
@@ -135,7 +135,7 @@ class CudaRank : public runtime::RankCompute {
   absl::StatusOr<std::unique_ptr<DeviceCollective>> MakeCollective(runtime::Communicator& group) {
     if (group.size() == 1) return MakeLoneCollective();
     if (ranks_ == Ranks::kLoopback) return MakeLoopbackCollective(group);
-    return MakeNcclCollective(group, deadline_, endings_);
+    return MakeNcclCollective(group, waits_, endings_);
   }
 
   const Plan& plan_;
@@ -147,7 +147,7 @@ class CudaRank : public runtime::RankCompute {
   const HungFlag hung_;
   std::optional<Device> device_;
   CudaExecutor* executor_ = nullptr;  // the rank's; gone when the rank is
-  std::chrono::milliseconds deadline_{0};
+  NcclWaits waits_;
   std::vector<const RankProgram*> programs_;
 };
 

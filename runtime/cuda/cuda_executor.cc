@@ -23,6 +23,7 @@
 #include "runtime/cuda/device_sum.h"
 #include "runtime/cuda/kernels/lane.h"
 #include "runtime/cuda/kernels/rank_order_sum.h"
+#include "runtime/cuda/peer_watch.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/execute/check_run.h"
 #include "runtime/execute/collective_verdict.h"
@@ -387,11 +388,14 @@ absl::Status CudaExecutor::Replay(const StepFrame& frame) {
 absl::Status CudaExecutor::Wait(const StepFrame& frame) {
   OnDevice& on = *on_device_;
   MESHSEAL_RETURN_IF_CUDA_ERROR(cudaEventRecord(on.done.get(), on.stream.get()), "an event");
-  return WaitFor(on.done.get(), options_.deadline, absl::StrCat("the ", WordOf(frame.program().phase()), " program"),
-                 [this, &on] {
-                   const absl::Status state = on.collective->Check();
-                   return state.ok() ? group_.Check() : state;
-                 });
+  PeerWatch peers(group_, options_.deadline, options_.drain);
+  return peers.Watch([&] {
+    return WaitFor(on.done.get(), options_.deadline, absl::StrCat("the ", WordOf(frame.program().phase()), " program"),
+                   [&] {
+                     const absl::Status state = on.collective->Check();
+                     return state.ok() ? peers.Check() : state;
+                   });
+  });
 }
 
 absl::Status CudaExecutor::GiveUp(const absl::Status& cause) {

@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/element_bytes.h"
+#include "runtime/cuda/peer_watch.h"
 #include "runtime/cuda/stream.h"
 #include "schema/quoted_name.h"
 #include "schema/reason.h"
@@ -56,8 +57,8 @@ absl::Status Finalize(ncclComm_t communicator, std::chrono::milliseconds deadlin
 
 class NcclCollective : public DeviceCollective {
  public:
-  NcclCollective(Communicator& group, std::chrono::milliseconds deadline, std::shared_ptr<NcclEndings> endings)
-      : group_(group), deadline_(deadline), endings_(std::move(endings)) {}
+  NcclCollective(Communicator& group, const NcclWaits& waits, std::shared_ptr<NcclEndings> endings)
+      : group_(group), deadline_(waits.deadline), drain_(waits.drain), endings_(std::move(endings)) {}
 
   ~NcclCollective() override {
     if (communicator_ != nullptr) endings_->Close(communicator_, deadline_);
@@ -140,7 +141,8 @@ class NcclCollective : public DeviceCollective {
 
  private:
   absl::Status AwaitDone(absl::string_view what) {
-    return Await(communicator_, deadline_, what, [this] { return group_.Check(); });
+    PeerWatch peers(group_, deadline_, drain_);
+    return peers.Watch([&] { return Await(communicator_, deadline_, what, [&peers] { return peers.Check(); }); });
   }
 
   template <class Calls>
@@ -157,6 +159,7 @@ class NcclCollective : public DeviceCollective {
 
   Communicator& group_;
   const std::chrono::milliseconds deadline_;
+  const std::atomic<bool>* const drain_;
   const std::shared_ptr<NcclEndings> endings_;
   ncclComm_t communicator_ = nullptr;
   uint32_t depth_ = 0;  // of groups
@@ -235,11 +238,10 @@ void NcclEndings::Abort(ncclComm_t communicator) {
   Start([communicator] { static_cast<void>(ncclCommAbort(communicator)); }).wait_for(kRest);
 }
 
-absl::StatusOr<std::unique_ptr<DeviceCollective>> MakeNcclCollective(Communicator& group,
-                                                                     std::chrono::milliseconds deadline,
+absl::StatusOr<std::unique_ptr<DeviceCollective>> MakeNcclCollective(Communicator& group, const NcclWaits& waits,
                                                                      std::shared_ptr<NcclEndings> endings) {
   MESHSEAL_ASSIGN_OR_RETURN(const ncclUniqueId id, IdOf(group));
-  auto collective = std::make_unique<NcclCollective>(group, deadline, std::move(endings));
+  auto collective = std::make_unique<NcclCollective>(group, waits, std::move(endings));
   absl::Status joined = collective->Join(id);
   if (!joined.ok()) group.Abort(joined);  // the others wait for this one
   joined = runtime::Agree(group, joined);

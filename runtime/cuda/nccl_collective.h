@@ -7,6 +7,7 @@
 
 #include <nccl.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -61,11 +62,18 @@ class NcclEndings {
   std::vector<Ending> endings_;
 };
 
+// Of a collective's waits, now and later.
+struct NcclWaits {
+  std::chrono::milliseconds deadline{0};  // none is longer, and the group's calls have the same one
+  // Set when this process was asked to end; null: nobody asks. Must live longer than the collective.
+  const std::atomic<bool>* drain = nullptr;
+};
+
 // One member's end, on the current device, of which no other rank has one. The members of `group`, which must live
-// longer, are threads or processes, and all of them call it; a failure of one ends the group's messages. No wait of it,
-// now or later, is longer than `deadline`. `endings` is where it ends. Reasons: kDevice, kDeadline, kPeerFailed.
+// longer, are threads or processes, and all of them call it; a failure of one ends the group's messages. `endings` is
+// where it ends. Reasons: kDevice, kDeadline, kPeerFailed, kStopped.
 absl::StatusOr<std::unique_ptr<DeviceCollective>> MakeNcclCollective(runtime::Communicator& group,
-                                                                     std::chrono::milliseconds deadline,
+                                                                     const NcclWaits& waits,
                                                                      std::shared_ptr<NcclEndings> endings);
 
 }  // namespace meshseal::cuda

@@ -75,7 +75,7 @@ class NcclCollectiveTest : public testing::Test {
 
   static std::unique_ptr<DeviceCollective> Join(const Rank& rank, std::chrono::milliseconds deadline = kPatient) {
     absl::StatusOr<std::unique_ptr<DeviceCollective>> made =
-        MakeNcclCollective(rank.group, deadline, std::make_shared<NcclEndings>());
+        MakeNcclCollective(rank.group, {deadline}, std::make_shared<NcclEndings>());
     EXPECT_TRUE(made.ok()) << made.status();
     return made.ok() ? *std::move(made) : nullptr;
   }
@@ -164,7 +164,7 @@ TEST_F(NcclCollectiveTest, AMemberThatDoesNotJoinIsWaitedForUntilTheDeadline) {
       EXPECT_EQ(ReasonOf(runtime::Agree(rank.group, absl::OkStatus())), Reason::kPeerFailed);
       return;
     }
-    const absl::Status status = MakeNcclCollective(rank.group, kDeadline, std::make_shared<NcclEndings>()).status();
+    const absl::Status status = MakeNcclCollective(rank.group, {kDeadline}, std::make_shared<NcclEndings>()).status();
     EXPECT_EQ(ReasonOf(status), Reason::kDeadline);
     EXPECT_EQ(status.message(), "NCCL, a communicator: not done after 300 ms");
   });
@@ -172,7 +172,7 @@ TEST_F(NcclCollectiveTest, AMemberThatDoesNotJoinIsWaitedForUntilTheDeadline) {
 
 TEST_F(NcclCollectiveTest, RanksOnOneDeviceAreRefusedByNccl) {
   OnRanks(2, 1, [](Rank& rank) {
-    const absl::Status status = MakeNcclCollective(rank.group, kPatient, std::make_shared<NcclEndings>()).status();
+    const absl::Status status = MakeNcclCollective(rank.group, {kPatient}, std::make_shared<NcclEndings>()).status();
     if (ReasonOf(status) != Reason::kPeerFailed) {  // the other said so first
       EXPECT_EQ(ReasonOf(status), Reason::kDevice) << status;
     }

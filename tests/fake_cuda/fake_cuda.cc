@@ -1,5 +1,7 @@
 #include "tests/fake_cuda/fake_cuda.h"
 
+#include <utility>
+
 #include "tests/fake_cuda/machine.h"
 
 namespace fake_cuda {
@@ -52,6 +54,12 @@ void FailCall(const CallFault& fault) {
   Machine& machine = TheMachine();
   const Lock lock(machine.mutex());
   machine.calls().Add(fault);
+}
+
+void BeforeCall(const std::string& function, uint64_t nth, std::function<void()> action) {
+  Machine& machine = TheMachine();
+  const Lock lock(machine.mutex());
+  machine.calls().Add(function, nth, std::move(action));
 }
 
 void FailWork(const WorkFault& fault) {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,6 +84,9 @@ struct CallFault {
   bool forever = false;
 };
 void FailCall(const CallFault& fault);
+
+// Before the `nth` call of `function` from now on, its thread runs `action`, which may call nothing of the stand-ins.
+void BeforeCall(const std::string& function, uint64_t nth, std::function<void()> action);
 
 // What happens to the `nth` item that gets its turn on a stream, counted since Reset (graphs: each node).
 struct WorkFault {

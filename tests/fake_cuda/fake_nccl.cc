@@ -42,7 +42,7 @@ void Kill(ncclComm_t communicator, bool noticed) {
   const std::shared_ptr<Communicator> killed = Find(communicator);
   if (!killed) return;
   killed->dead = true;
-  killed->world->left[killed->rank] = noticed;
+  killed->world->Leave(killed->rank, noticed);
   for (const auto& [handle, other] : TheLibrary().communicators) {
     if (!noticed || other->world != killed->world || other == killed) continue;
     other->state = ncclRemoteError;

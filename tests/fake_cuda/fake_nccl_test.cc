@@ -1,7 +1,10 @@
 #include "tests/fake_cuda/fake_nccl.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <functional>
 #include <set>
 #include <thread>
@@ -262,6 +265,89 @@ TEST_F(NcclTest, ABlockingInitHangsWithoutTheOthers) {
   EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, id_, 0, &config), ncclInternalError);
   EXPECT_EQ(comm, nullptr);
   ExpectViolations({"ncclCommInitRankConfig would wait for ever"});
+}
+
+// Runs `body` in a child process, for rank 1, whose device it is; what it returns is the child's exit code. The child
+// knows nothing of what this process has made, but for the id.
+pid_t InAnotherProcess(const std::function<int(Rank&)>& body) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  Reset();
+  fake_cuda::Options machine{std::vector<Device>(kRanks)};
+  fake_cuda::Reset(machine);
+  Rank own{1};
+  static_cast<void>(cudaSetDevice(1));
+  static_cast<void>(cudaStreamCreateWithFlags(&own.stream, cudaStreamNonBlocking));
+  ::_exit(body(own));
+}
+
+int ExitCode(pid_t child) {
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST_F(NcclTest, RanksMayBeProcesses) {
+  // Rank r's values become sums, three times by a graph, and are exchanged.
+  constexpr size_t kCount = 3;
+  const auto run = [this](Rank& own) -> std::vector<float> {
+    ncclConfig_t config = Config(1);
+    if (ncclCommInitRankConfig(&own.comm, 2, id_, own.rank, &config) != ncclSuccess) return {};
+    float* data = nullptr;
+    if (cudaMalloc(reinterpret_cast<void**>(&data), 4 * kCount * sizeof(float)) != cudaSuccess) return {};
+    float* const other = data + 2 * kCount;
+    const std::vector<float> values = Values(own.rank, kCount);
+    static_cast<void>(cudaMemcpyAsync(data, values.data(), kCount * sizeof(float), cudaMemcpyHostToDevice, own.stream));
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    if (cudaStreamBeginCapture(own.stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess ||
+        ncclAllReduce(data, data, kCount, ncclFloat, ncclSum, own.comm, own.stream) != ncclSuccess ||
+        cudaStreamEndCapture(own.stream, &graph) != cudaSuccess ||
+        cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess || cudaGraphDestroy(graph) != cudaSuccess) {
+      return {};
+    }
+    for (int i = 0; i < 3; ++i) {
+      if (cudaGraphLaunch(exec, own.stream) != cudaSuccess) return {};
+    }
+    if (ncclGroupStart() != ncclSuccess ||
+        ncclSend(data, kCount, ncclFloat, 1 - own.rank, own.comm, own.stream) != ncclSuccess ||
+        ncclRecv(other, kCount, ncclFloat, 1 - own.rank, own.comm, own.stream) != ncclSuccess ||
+        ncclGroupEnd() != ncclSuccess) {
+      return {};
+    }
+    std::vector<float> found(kCount);
+    static_cast<void>(cudaMemcpyAsync(found.data(), other, kCount * sizeof(float), cudaMemcpyDeviceToHost, own.stream));
+    if (cudaStreamSynchronize(own.stream) != cudaSuccess || cudaGraphExecDestroy(exec) != cudaSuccess ||
+        ncclCommDestroy(own.comm) != ncclSuccess)
+      return {};
+    return found;
+  };
+  const std::vector<float> expected = {400, 408, 416};
+  const pid_t child = InAnotherProcess([&](Rank& own) { return run(own) == expected ? 0 : 1; });
+  Rank own{0, NewStream()};
+  EXPECT_EQ(run(own), expected);
+  EXPECT_EQ(ExitCode(child), 0);
+}
+
+TEST_F(NcclTest, AProcessThatEndsIsARankThatNeverComes) {
+  Options options;
+  options.launch_polls = 0;
+  RestartWorld(options);
+  const pid_t child = InAnotherProcess([&](Rank& own) {
+    ncclConfig_t config = Config(1);
+    return ncclCommInitRankConfig(&own.comm, 2, id_, 1, &config) == ncclSuccess ? ::raise(SIGKILL) : 1;
+  });
+  Rank own{0, NewStream()};
+  ncclConfig_t config = Config(0);
+  ASSERT_EQ(ncclCommInitRankConfig(&own.comm, 2, id_, 0, &config), ncclInProgress);
+  EXPECT_EQ(ExitCode(child), 128 + SIGKILL);
+  ASSERT_EQ(Settle(own), ncclSuccess);
+  float* const data = DeviceFloats({1});
+  ASSERT_EQ(ncclAllReduce(data, data, 1, ncclFloat, ncclSum, own.comm, own.stream), ncclSuccess);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(cudaStreamQuery(own.stream), cudaErrorNotReady);
+  EXPECT_EQ(State(own), ncclSuccess);
+  EXPECT_EQ(ncclCommAbort(own.comm), ncclSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(own.stream), cudaSuccess);
 }
 
 TEST_F(NcclTest, RanksThatDisagreeAboutTheWorldNeverMeet) {

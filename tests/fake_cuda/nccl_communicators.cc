@@ -1,11 +1,11 @@
 // Communicators from their beginning to their end, and what NCCL says of errors.
-#include <algorithm>
+#include <unistd.h>
+
 #include <cstring>
 #include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "tests/fake_cuda/nccl_library.h"
 
 using fake_cuda::Lock;
@@ -21,54 +21,35 @@ void NoteGraph(Machine& machine, const Communicator& communicator, const char* f
                                ": a graph holds a collective of it; NCCL waits until all such graphs are destroyed"));
 }
 
-bool EverybodyLeft(const World& world) {
-  return std::all_of(world.left.begin(), world.left.end(), [](bool left) { return left; });
-}
-
 // When NCCL lets go of a communicator.
 std::function<bool()> MayGo(const Communicator* communicator) {
   return [communicator] {
-    return communicator->launched == 0 && communicator->captured == 0 && EverybodyLeft(*communicator->world);
+    return communicator->launched == 0 && communicator->captured == 0 && communicator->world->EverybodyLeft();
   };
 }
 
-std::string FindDuplicate(const World& world) {
-  const std::vector<fake_cuda::Device>& devices = TheMachine().options().devices;
-  for (size_t a = 0; a < world.size; ++a) {
-    for (size_t b = a + 1; b < world.size; ++b) {
-      if (world.devices[a] != world.devices[b]) continue;
-      const fake_cuda::Device& device = devices[static_cast<size_t>(*world.devices[a])];
-      return absl::StrFormat("Duplicate GPU detected : rank %d and rank %d both on CUDA device %x", b, a,
-                             (uint64_t{device.pci_bus} << 12) | (uint64_t{device.pci_device} << 4));
-    }
-  }
-  return "";
+MeetingName NameOf(const ncclUniqueId& id) {
+  MeetingName name;
+  std::memcpy(&name, id.internal, sizeof name);
+  return name;
 }
 
-// The world of `id`, with this rank in it. A world whose ranks disagree never gets complete.
-std::shared_ptr<World> Join(Machine& machine, uint64_t id, size_t size, size_t rank) {
-  std::shared_ptr<World>& world = TheLibrary().worlds[id];
-  if (!world) world = std::make_shared<World>(id, size);
-  const bool other_size = world->size != size;
-  if (other_size || world->devices[rank]) {
-    world->broken = true;
-    if (CurrentOptions().name_mismatches) {
-      machine.Violate(other_size ? absl::StrCat("communicator ", id, ": ranks for ", world->size, " and for ", size)
-                                 : absl::StrCat("communicator ", id, ": rank ", rank, " came twice"));
-    }
-    auto alone = std::make_shared<World>(id, size);
-    alone->broken = true;
-    return alone;
-  }
-  world->devices[rank] = machine.current_device();
-  if (world->complete()) world->duplicate = FindDuplicate(*world);
+// The world that `id` names, of this process or another. Null: there is none.
+std::shared_ptr<World> WorldOf(const ncclUniqueId& id) {
+  const MeetingName name = NameOf(id);
+  std::shared_ptr<World>& world = TheLibrary().worlds[{name.process, name.number}];
+  if (world || name.number == 0 || name.process == ::getpid()) return world;
+  std::unique_ptr<Meeting> meeting = Meeting::Of(name);
+  if (meeting) world = std::make_shared<World>(name.number, std::move(meeting));
   return world;
 }
 
-uint64_t NumberOf(const ncclUniqueId& id) {
-  uint64_t number = 0;
-  std::memcpy(&number, id.internal, sizeof number);
-  return number;
+// Says what keeps a world from getting complete.
+void TellBroken(Machine& machine, const World& world, size_t size, size_t rank) {
+  if (!CurrentOptions().name_mismatches) return;
+  machine.Violate(world.size() != size
+                      ? absl::StrCat("communicator ", world.number, ": ranks for ", world.size(), " and for ", size)
+                      : absl::StrCat("communicator ", world.number, ": rank ", rank, " came twice"));
 }
 
 ncclResult_t Init(Machine& machine, Lock& lock, ncclComm_t* comm, int nranks, const ncclUniqueId& id, int rank,
@@ -83,8 +64,12 @@ ncclResult_t Init(Machine& machine, Lock& lock, ncclComm_t* comm, int nranks, co
   if (nranks < 1 || rank < 0 || rank >= nranks) {
     return Fail(ncclInvalidArgument, absl::StrCat("Invalid rank requested : ", rank, "/", nranks));
   }
-  const uint64_t number = NumberOf(id);
-  if (number == 0 || number > library.unique_ids) return Fail(ncclInvalidArgument, "no such ncclUniqueId");
+  if (nranks > static_cast<int>(kMostRanks)) {
+    machine.Violate(absl::StrCat("ncclCommInitRankConfig: the stand-in knows ", kMostRanks, " ranks"));
+    return ncclInvalidUsage;
+  }
+  const std::shared_ptr<World> world = WorldOf(id);
+  if (!world) return Fail(ncclInvalidArgument, "no such ncclUniqueId");
   if (machine.device_count() == 0) return Fail(ncclUnhandledCudaError, "Cuda failure 'no CUDA-capable device'");
   if (machine.DeviceError(machine.current_device()) != cudaSuccess) {
     return Fail(ncclUnhandledCudaError, "Cuda failure: the device is lost");
@@ -94,15 +79,18 @@ ncclResult_t Init(Machine& machine, Lock& lock, ncclComm_t* comm, int nranks, co
   communicator->rank = static_cast<size_t>(rank);
   communicator->device = machine.current_device();
   communicator->blocking = !config || config->blocking != 0;
-  communicator->world = Join(machine, number, static_cast<size_t>(nranks), communicator->rank);
+  communicator->world = world;
+  const auto size = static_cast<size_t>(nranks);
+  if (!world->Join(size, communicator->rank, communicator->device))
+    TellBroken(machine, *world, size, communicator->rank);
   machine.changed().notify_all();
   const auto handle = reinterpret_cast<ncclComm_t>(library.next_handle++ * 16);
   library.communicators[handle] = communicator;
-  const auto world = communicator->world;
   Job job{[world] { return world->complete(); }, CurrentOptions().init_polls,
           [world, &initialised = communicator->initialised](Lock&) {
-            initialised = world->duplicate.empty();
-            return initialised ? ncclSuccess : Fail(ncclInvalidUsage, world->duplicate);
+            const std::string duplicate = world->Duplicate();
+            initialised = duplicate.empty();
+            return initialised ? ncclSuccess : Fail(ncclInvalidUsage, duplicate);
           }};
   const bool waits = communicator->blocking && ThisThreadsGroup().depth == 0;
   if (!waits) *comm = handle;
@@ -177,9 +165,13 @@ ncclResult_t ncclGetVersion(int* version) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
   return Call(__func__, [&](Machine&, Lock&) {
     if (!uniqueId) return Fail(ncclInvalidArgument, "GetUniqueId : out argument is NULL");
+    std::unique_ptr<fake_nccl::Meeting> meeting = fake_nccl::Meeting::Make();
+    if (!meeting) return Fail(ncclSystemError, "GetUniqueId : no file in memory");
+    const fake_nccl::MeetingName name{++TheLibrary().unique_ids, ::getpid(), meeting->file()};
+    TheLibrary().worlds[{name.process, name.number}] =
+        std::make_shared<fake_nccl::World>(name.number, std::move(meeting));
     *uniqueId = {};
-    const uint64_t number = ++TheLibrary().unique_ids;
-    std::memcpy(uniqueId->internal, &number, sizeof number);
+    std::memcpy(uniqueId->internal, &name, sizeof name);
     return ncclSuccess;
   });
 }
@@ -216,7 +208,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     if (communicator->finalized) return Fail(ncclInvalidArgument, "ncclCommFinalize : comm is already finalized");
     fake_nccl::NoteGraph(machine, *communicator, "ncclCommFinalize");
     communicator->finalized = true;
-    communicator->world->left[communicator->rank] = true;
+    communicator->world->Leave(communicator->rank);
     machine.changed().notify_all();
     Job job{fake_nccl::MayGo(communicator.get()), CurrentOptions().finalize_polls, [](Lock&) { return ncclSuccess; }};
     return fake_nccl::Begin(machine, lock, communicator, std::move(job), "ncclCommFinalize");
@@ -233,7 +225,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
       return Fail(ncclInternalError, "ncclCommDestroy: hangs");
     }
     communicator->finalized = true;
-    communicator->world->left[communicator->rank] = true;
+    communicator->world->Leave(communicator->rank);
     machine.changed().notify_all();
     if (communicator->initialised && !machine.RunUntil(lock, fake_nccl::MayGo(communicator.get()), "ncclCommDestroy")) {
       return Fail(ncclInternalError, "ncclCommDestroy: hangs");
@@ -251,7 +243,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     fake_nccl::NoteGraph(machine, *communicator, "ncclCommAbort");
     communicator->aborted = true;
     communicator->job.reset();
-    communicator->world->left[communicator->rank] = true;
+    communicator->world->Leave(communicator->rank);
     fake_nccl::Forget(comm);
     return ncclSuccess;
   });
@@ -263,7 +255,7 @@ ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
     const ncclResult_t result = fake_nccl::FindReady("CommCount", comm, &communicator);
     if (result != ncclSuccess) return result;
     if (!count) return Fail(ncclInvalidArgument, "CommCount : count argument is NULL");
-    *count = static_cast<int>(communicator->world->size);
+    *count = static_cast<int>(communicator->world->size());
     return ncclSuccess;
   });
 }

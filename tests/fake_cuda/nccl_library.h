@@ -27,7 +27,7 @@ struct Window {
 // Everything that has a handle.
 struct Library {
   uint64_t unique_ids = 0;
-  std::map<uint64_t, std::shared_ptr<World>> worlds;  // by the number of the unique id
+  std::map<std::pair<int32_t, uint64_t>, std::shared_ptr<World>> worlds;  // by process and number of the unique id
   std::map<ncclComm_t, std::shared_ptr<Communicator>> communicators;
   std::map<ncclWindow_t, Window> windows;
   uint64_t next_handle = 1;

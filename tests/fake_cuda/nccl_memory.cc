@@ -1,6 +1,4 @@
 // Memory of NCCL's own, and windows on it.
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "tests/fake_cuda/nccl_library.h"
 
@@ -64,12 +62,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, nc
       return Fail(ncclInvalidArgument, "ncclCommWindowRegister : not memory of ncclMemAlloc");
     }
     const std::shared_ptr<fake_nccl::World> world = communicator->world;
-    const uint64_t mine = ++world->windows[communicator->rank];
+    const uint64_t mine = world->RegisterWindow(communicator->rank);
     machine.changed().notify_all();
-    const auto ready = [world, mine] {
-      return std::all_of(world->windows.begin(), world->windows.end(),
-                         [mine](uint64_t count) { return count >= mine; });
-    };
+    const auto ready = [world, mine] { return world->AllRegistered(mine); };
     const uint64_t number = allocation->number;
     Job job{ready, CurrentOptions().window_polls, [owner = communicator.get(), number, win](Lock&) {
               const auto handle = reinterpret_cast<ncclWindow_t>(TheLibrary().next_handle++ * 16);

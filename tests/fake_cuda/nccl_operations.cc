@@ -67,7 +67,7 @@ ncclResult_t CheckOperation(Machine& machine, const char* function, const Commun
                                  static_cast<int>(operation.reduction), " of ", TypeName(operation.type)));
     return ncclInvalidArgument;
   }
-  const auto ranks = static_cast<int>(communicator.world->size);
+  const auto ranks = static_cast<int>(communicator.world->size());
   if (operation.peer < 0 || operation.peer >= ranks) {
     return Fail(ncclInvalidArgument, absl::StrCat(function, " : invalid root ", operation.peer,
                                                   " (root should be in the 0..", ranks, " range)"));

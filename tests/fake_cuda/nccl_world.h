@@ -4,9 +4,9 @@
 
 #include <nccl.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,67 +17,60 @@
 
 #include "tests/fake_cuda/fake_nccl.h"
 #include "tests/fake_cuda/machine.h"
+#include "tests/fake_cuda/nccl_meeting.h"
 
 namespace fake_nccl {
-
-enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kSend, kReceive };
-
-// What one rank asks for.
-struct Operation {
-  Kind kind = Kind::kAllReduce;
-  const void* send = nullptr;
-  void* receive = nullptr;
-  size_t count = 0;  // as the call's
-  ncclDataType_t type = ncclFloat32;
-  ncclRedOp_t reduction = ncclSum;  // of AllReduce and ReduceScatter
-  int peer = 0;                     // of Send and Receive; of Broadcast its root
-
-  bool is_point_to_point() const { return kind == Kind::kSend || kind == Kind::kReceive; }
-  // "AllReduce of 8 float32 (sum)"
-  std::string Text() const;
-};
 
 // An operation that has its turn on its rank's stream.
 struct Arrival {
   Operation operation;
+  uint64_t number = 0;  // among its rank's collectives, or among the messages of its pair of ranks, from 1
+  bool posted = false;  // it is known where the ranks meet, and what it sends lies there
   bool done = false;
 };
 
+// One process's view of it.
 class World {
  public:
-  World(uint64_t number, size_t size);
+  World(uint64_t number, std::unique_ptr<Meeting> meeting);
 
-  // Rank's operation arrives; what has all its ranks now is done. `arrival` stays where it is until it is done or taken
-  // back.
-  void Arrive(size_t rank, Arrival* arrival, const Options& options);
-  void TakeBack(const Arrival* arrival);
+  const uint64_t number;  // for messages
 
-  const uint64_t number;
-  const size_t size;
-
-  // Of joining: the device of each rank that came.
-  std::vector<std::optional<int>> devices;
-  bool broken = false;    // ranks that came twice, or for another size: it never gets complete
-  std::string duplicate;  // why NCCL refuses a complete world
-
-  std::vector<bool> left;         // by rank: finalised, destroyed, aborted
-  std::vector<uint64_t> windows;  // by rank: registrations so far
+  // A rank comes. False: it came twice, or for another size than the first one, and the world never gets complete.
+  bool Join(size_t size, size_t rank, int device);
+  size_t size() const { return board().size; }
   bool complete() const;
+  // Why NCCL refuses a complete world.
+  std::string Duplicate() const;
+
+  void Leave(size_t rank, bool left = true) { board().ranks[rank].left = left; }
+  bool EverybodyLeft() const;
+  // Rank's registrations of windows so far, this one counted; and whether all ranks have made as many.
+  uint64_t RegisterWindow(size_t rank) { return ++board().ranks[rank].windows; }
+  bool AllRegistered(uint64_t windows) const;
+
+  // Rank's operation arrives. Nothing of it is done yet.
+  void Arrive(size_t rank, Arrival* arrival);
+  // Whether something of it can be done now; and does it.
+  bool CanMove(size_t rank, const Arrival& arrival) const;
+  void Move(size_t rank, Arrival* arrival, const Options& options);
+  // The rank will not move it any more: others that have not yet its part wait for ever.
+  void TakeBack(size_t rank, const Arrival& arrival);
 
  private:
-  struct Meeting {
-    std::vector<Arrival*> arrivals;  // by rank
-    bool mismatched = false;
-  };
   using Pair = std::pair<size_t, size_t>;  // sender, receiver
 
-  void Meet(uint64_t call, Meeting* meeting, const Options& options);
-  void Pass(const Pair& pair, const Options& options);
+  MeetingBoard& board() const { return meeting_->board(); }
+  Pair PairOf(size_t rank, const Operation& operation) const;
+  void PostMessage(const Pair& pair, const Arrival& arrival, const Options& options);
+  void PostPart(size_t rank, const Arrival& arrival, const Options& options);
+  std::vector<std::byte> Result(size_t rank, const Operation& operation, SumOrder order) const;
+  void TellMismatch(uint64_t call, const Options& options);
 
-  std::vector<uint64_t> calls_;  // by rank: collectives that arrived
-  std::map<uint64_t, Meeting> meetings_;
-  std::map<Pair, std::deque<Arrival*>> sends_;
-  std::map<Pair, std::deque<Arrival*>> receives_;
+  const std::unique_ptr<Meeting> meeting_;
+  std::array<uint64_t, kMostRanks> calls_ = {};  // by rank: collectives that arrived
+  std::map<Pair, uint64_t> sends_;
+  std::map<Pair, uint64_t> receives_;
 };
 
 // What a call began and ncclCommGetAsyncError ends. It is the communicator's, so that it must not own that.

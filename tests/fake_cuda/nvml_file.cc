@@ -1,6 +1,10 @@
+#include <unistd.h>
+
+#include <cstdio>
 #include <fstream>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/fake_cuda/fake_nvml.h"
 #include "tests/fake_cuda/machine.h"
@@ -18,7 +22,9 @@ bool WriteNvmlFile(const std::string& path, const NvmlOptions& options) {
   Machine& machine = TheMachine();
   const Lock lock(machine.mutex());
   const std::vector<Device>& devices = machine.options().devices;
-  std::ofstream file(path);
+  // Processes may write and read the same one at once.
+  const std::string written = absl::StrCat(path, ".", ::getpid());
+  std::ofstream file(written);
   file << "driver " << options.driver << "\n";
   for (size_t i = devices.size(); i-- > 0;) {
     const Device& device = devices[i];
@@ -32,8 +38,8 @@ bool WriteNvmlFile(const std::string& path, const NvmlOptions& options) {
   const int last = machine.device_count() - 1;
   for (const auto& [a, b] : machine.options().no_peers) file << "no-peer " << last - a << " " << last - b << "\n";
   for (const auto& [function, result] : options.failing) file << "fail " << function << " " << result << "\n";
-  file.flush();
-  return file.good();
+  file.close();
+  return file.good() && std::rename(written.c_str(), path.c_str()) == 0;
 }
 
 }  // namespace fake_cuda

@@ -7,6 +7,9 @@ namespace fake_cuda {
 
 std::optional<int> RecordedCalls::Enter(const char* function) {
   log_.push_back(function);
+  for (Planned& planned : actions_) {
+    if (planned.left > 0 && planned.function == function && --planned.left == 0) planned.action();
+  }
   std::optional<int> error;
   for (Armed& armed : faults_) {
     const bool fits =

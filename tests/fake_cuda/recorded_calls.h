@@ -3,8 +3,10 @@
 #define MESHSEAL_TESTS_FAKE_CUDA_RECORDED_CALLS_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/fake_cuda/fake_cuda.h"
@@ -17,6 +19,9 @@ class RecordedCalls {
   std::optional<int> Enter(const char* function);
 
   void Add(const CallFault& fault) { faults_.push_back({fault, 0}); }
+  void Add(const std::string& function, uint64_t nth, std::function<void()> action) {
+    actions_.push_back({function, nth, std::move(action)});
+  }
 
   std::vector<std::string> log() const { return {log_.begin(), log_.end()}; }
   uint64_t count(const std::string& function) const;
@@ -27,8 +32,15 @@ class RecordedCalls {
     uint64_t seen = 0;  // fitting calls since the fault was added
   };
 
+  struct Planned {
+    std::string function;
+    uint64_t left = 0;  // calls until then
+    std::function<void()> action;
+  };
+
   std::vector<const char*> log_;
   std::vector<Armed> faults_;
+  std::vector<Planned> actions_;
 };
 
 }  // namespace fake_cuda
