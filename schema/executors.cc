@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "schema/byte_text.h"
-#include "schema/mesh_view.h"
 #include "schema/quoted_name.h"
 #include "schema/route_workspace.h"
 #include "schema/step.h"
@@ -79,11 +78,6 @@ void FindPinnedDevices(const Plan& plan, Gaps* gaps) {
   }
 }
 
-void FindDenseGroups(const Plan& plan, Gaps* gaps) {
-  if (plan.degrees.dense_tp == 0 || DenseGroups(plan.degrees) == 1) return;
-  AddOnce({GapPlace::kParallel, "dense groups with tokens of their own", "dense.tp = tp x ep"}, gaps);
-}
-
 void FindManyExperts(const Plan& plan, Gaps* gaps) {
   for (const LayerClass& c : plan.layer_classes) {
     if (c.router.scoring == Scoring::kPrecomputed) continue;
@@ -151,8 +145,8 @@ struct GapRow {
 
 constexpr GapRow kGaps[] = {
     {FindRotatedOperands, true, true}, {FindRotatedWeights, true, true}, {FindWideIndices, true, true},
-    {FindRepacking, true, true},       {FindPinnedDevices, true, false}, {FindDenseGroups, false, true},
-    {FindManyExperts, false, true},    {FindSmallDevices, false, true},
+    {FindRepacking, true, true},       {FindPinnedDevices, true, false}, {FindManyExperts, false, true},
+    {FindSmallDevices, false, true},
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ std::vector<std::string> ExecutorNames();
 ExecutorKind ExecutorOf(const Plan& plan);
 
 // The part of a plan's documents that a gap is about.
-enum class GapPlace : uint8_t { kBasis, kRotation, kTokens, kRepack, kIdentity, kParallel, kExperts, kDevice };
+enum class GapPlace : uint8_t { kBasis, kRotation, kTokens, kRepack, kIdentity, kExperts, kDevice };
 
 struct ExecutionGap {
   GapPlace place;

@@ -23,8 +23,6 @@ Span PlaceOf(const ExecutionGap& gap, const CheckedModel& checked) {
       return d.repack.span;
     case GapPlace::kIdentity:
       return mesh.nodes_span;
-    case GapPlace::kParallel:
-      return d.parallel_span;
     case GapPlace::kExperts:
       return checked.model().layers.span;
     case GapPlace::kDevice:

@@ -305,8 +305,8 @@ absl::Status CudaBackend::CombineSharedExact(const runtime::CombineSharedExactAr
 }
 
 absl::Status CudaBackend::Residual(const runtime::ResidualArgs& args) {
-  return FromCuda(LaunchResidual(stream_, {tokens(), args.shape.tokens, args.shape.hidden, args.reduced.data(),
-                                           args.input.data(), args.out.data()}),
+  return FromCuda(LaunchResidual(stream_, {&scratch_.parameters->own, args.shape.tokens, args.shape.hidden,
+                                           args.reduced.data(), args.input.data(), args.out.data()}),
                   "residual");
 }
 

@@ -28,6 +28,7 @@
 #include "runtime/execute/check_run.h"
 #include "runtime/execute/collective_verdict.h"
 #include "schema/byte_text.h"
+#include "schema/mesh_view.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
 
@@ -46,10 +47,11 @@ constexpr std::chrono::milliseconds kRest{2'000};
 // The fixed places of the host, page-locked.
 struct Staged {
   StepParameters* parameters = nullptr;
-  float* rows = nullptr;           // [T, H]
-  int32_t* token_ids = nullptr;    // [T]
-  int32_t* given = nullptr;        // [T*k]
-  float* given_weights = nullptr;  // [T*k]
+  runtime::Piece* groups = nullptr;  // [dense groups]
+  float* rows = nullptr;             // [T, H]
+  int32_t* token_ids = nullptr;      // [T]
+  int32_t* given = nullptr;          // [T*k]
+  float* given_weights = nullptr;    // [T*k]
   LaneReport* report = nullptr;
   StatusLane* sum = nullptr;
   int32_t* experts = nullptr;  // [T*k]
@@ -66,15 +68,18 @@ PlacedStaged PlaceStaged(absl::Span<const RankProgram* const> programs, std::byt
   uint64_t elements = 0;
   uint64_t tokens = 0;
   uint64_t slots = 0;
+  uint64_t groups = 0;
   for (const RankProgram* const program : programs) {
     tokens = std::max<uint64_t>(tokens, program->max_tokens());
     elements = std::max(elements, uint64_t{program->max_tokens()} * program->hidden());
     slots = std::max(slots, uint64_t{program->max_tokens()} * program->layer_class().top_k);
+    groups = std::max<uint64_t>(groups, DenseGroups(program->degrees()));
   }
   PlacedStaged placed;
   Staged& s = placed.staged;
   BlockPlaces places(block);
   places.Place(1, &s.parameters);
+  places.Place(groups, &s.groups);
   places.Place(elements, &s.rows);
   places.Place(tokens, &s.token_ids);
   places.Place(slots, &s.given);
@@ -187,7 +192,7 @@ struct CudaExecutor::OnDevice {
   CudaBackend backend;
   std::optional<DeviceTables> tables;
   std::unique_ptr<DeviceCollective> collective;
-  std::map<std::tuple<const RankProgram*, uint32_t, uint32_t>, Captured> graphs;  // by program, layer, tokens
+  std::map<std::tuple<const RankProgram*, uint32_t, uint64_t>, Captured> graphs;  // by program, layer, own tokens
   absl::Span<const CudaBackend::Failures> failures;                               // of the run under way
 };
 
@@ -203,6 +208,12 @@ absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Reserve(
     return Refuse(Reason::kOutOfMemory, absl::StrCat("captured programs need ", ByteText(scratch_bytes),
                                                      " beside their values, the plan charges ",
                                                      ByteText(memory.capture), ": see the deployment's field capture"));
+  }
+  for (const RankProgram* const program : programs) {
+    if (!program->gathers() || ExchangeBytes(*program) <= memory.collective) continue;
+    return Refuse(Reason::kOutOfMemory,
+                  absl::StrCat("the ", WordOf(program->phase()), " program exchanges ", ExchangeBytes(*program),
+                               " bytes of its dense groups, the plan charges ", memory.collective));
   }
   MESHSEAL_RETURN_IF_CUDA_ERROR(cudaSetDevice(device.ordinal), absl::StrCat("device ", device.pci_id));
   MESHSEAL_ASSIGN_OR_RETURN(DeviceMemory arena, DeviceMemory::Reserve(runtime::WorkBytes(memory), "the work arena"));
@@ -240,25 +251,53 @@ bool CudaExecutor::IsCaptured(const RankProgram& program) const {
          (collective.size() == 1 || plan_.mesh.capturable);
 }
 
-uint32_t CudaExecutor::RowsFor(const RankProgram& program, uint32_t tokens) const {
+uint32_t CudaExecutor::RowsFor(const RankProgram& program, uint32_t tokens, uint32_t most) const {
   if (!IsCaptured(program)) return tokens;
   for (const uint32_t bucket : plan_.limits.decode_buckets) {
-    if (bucket >= tokens) return std::min(bucket, program.max_tokens());
+    if (bucket >= tokens) return std::min(bucket, most);
   }
-  return program.max_tokens();
+  return most;
+}
+
+StepInput CudaExecutor::Widen(const RankProgram& program, const StepInput& input,
+                              std::vector<uint32_t>* group_tokens) const {
+  StepInput widest = input;
+  if (!program.gathers()) {
+    widest.tokens = RowsFor(program, input.tokens, program.max_tokens());
+    return widest;
+  }
+  const uint32_t largest = *std::max_element(input.group_tokens.begin(), input.group_tokens.end());
+  const uint32_t rows = RowsFor(program, largest, program.max_own_tokens());
+  group_tokens->assign(input.group_tokens.size(), rows);
+  widest.group_tokens = *group_tokens;
+  const uint64_t all = uint64_t{rows} * group_tokens->size();
+  widest.tokens = static_cast<uint32_t>(std::min<uint64_t>(all, program.max_tokens()));
+  return widest;
 }
 
 void CudaExecutor::Stage(const StepFrame& frame, const StepInput& input) {
   const Staged& staged = on_device_->staged;
   const RankProgram& program = frame.program();
-  const uint64_t elements = uint64_t{frame.shape().tokens} * program.hidden();
+  const uint64_t hidden = program.hidden();
   StepParameters parameters;
   parameters.tokens.first_token = input.first_token;
   parameters.tokens.tokens = input.tokens;
+  parameters.own = parameters.tokens;
   parameters.drain = options_.drain != nullptr && options_.drain->load(std::memory_order_relaxed) ? 1 : 0;
   const DeviceCollective& collective = *on_device_->collective;
-  parameters.sum = SumPieceOf(program.reduce_algorithm(), elements, collective.size(), collective.rank());
-  parameters.rows = {0, elements};
+  if (program.gathers()) {
+    uint64_t first = 0;
+    for (size_t group = 0; group < input.group_tokens.size(); ++group) {
+      staged.groups[group] = {first, input.group_tokens[group]};
+      first += input.group_tokens[group];
+    }
+    parameters.own.tokens = input.group_tokens[DenseGroupOf(program.degrees(), program.at())];
+    parameters.sum = parameters.rows = {0, parameters.own.tokens * hidden};
+  } else {
+    const uint64_t elements = frame.shape().tokens * hidden;
+    parameters.sum = SumPieceOf(program.reduce_algorithm(), elements, collective.size(), collective.rank());
+    parameters.rows = {0, elements};
+  }
   parameters.lane = {0, kLaneWords};
   *staged.parameters = parameters;
   std::copy(input.hidden.begin(), input.hidden.end(), staged.rows);
@@ -278,7 +317,11 @@ absl::Status CudaExecutor::Enqueue(const StepFrame& frame) {
         "filling the work arena");
   }
   MESHSEAL_RETURN_IF_ERROR(CopyIn(on.scratch.parameters, on.staged.parameters, sizeof(StepParameters), stream));
-  const absl::Span<float> rows = frame.Tokens(program.layer_input());
+  if (program.gathers()) {
+    MESHSEAL_RETURN_IF_ERROR(
+        CopyIn(on.scratch.groups, on.staged.groups, DenseGroups(program.degrees()) * sizeof(runtime::Piece), stream));
+  }
+  const absl::Span<float> rows = frame.OwnTokens(program.layer_input());
   MESHSEAL_RETURN_IF_ERROR(CopyIn(rows.data(), on.staged.rows, rows.size() * sizeof(float), stream));
   const runtime::BoundStep& route = program.route();
   if (route.kind == StepKind::kRouteByTable) {
@@ -292,11 +335,24 @@ absl::Status CudaExecutor::Enqueue(const StepFrame& frame) {
     MESHSEAL_RETURN_IF_ERROR(CopyIn(weights.data(), on.staged.given_weights, weights.size() * sizeof(float), stream));
   }
   for (uint32_t i = 0; i < program.steps().size(); ++i) {
-    MESHSEAL_RETURN_IF_ERROR(program.steps()[i].kind == StepKind::kCollective ? EnqueueCollective(frame, i)
-                                                                              : RunStep(frame, i, on.backend));
+    MESHSEAL_RETURN_IF_ERROR(EnqueueStep(frame, i));
   }
-  const absl::Span<float> result = frame.Tokens(program.layer_output());
+  const absl::Span<float> result = frame.OwnTokens(program.layer_output());
   return CopyOut(on.staged.output, result.data(), result.size() * sizeof(float), stream);
+}
+
+absl::Status CudaExecutor::EnqueueStep(const StepFrame& frame, uint32_t step_number) {
+  const runtime::BoundStep& step = frame.program().steps()[step_number];
+  if (step.kind == StepKind::kCollective) return EnqueueCollective(frame, step_number);
+  if (step.kind != StepKind::kGather) return RunStep(frame, step_number, on_device_->backend);
+  return frame.Placed(
+      step_number, ExchangeFor(frame).Gather(frame.OwnTokens(step.inputs.front()), frame.Tokens(step.outputs.front())));
+}
+
+TokenExchange CudaExecutor::ExchangeFor(const StepFrame& frame) {
+  OnDevice& on = *on_device_;
+  return TokenExchange(*on.collective, frame.program(), on.scratch.groups, static_cast<uint32_t>(frame.own().count),
+                       on.addends.bytes(), on.stream.get());
 }
 
 absl::Status CudaExecutor::EnqueueCollective(const StepFrame& frame, uint32_t step_number) {
@@ -327,7 +383,7 @@ absl::Status CudaExecutor::EnqueueCollective(const StepFrame& frame, uint32_t st
   MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(&lanes[collective.rank()], &on.scratch.report->lane, sizeof(StatusLane),
                                        cudaMemcpyDeviceToDevice, stream, "the status lane"));
   const Buffer& in = step.inputs.front();
-  const absl::Span<float> out = frame.Tokens(step.outputs.front());
+  const absl::Span<float> out = frame.OwnTokens(step.outputs.front());
   const bool exact = program.fixed_point().has_value();
   const absl::Span<float> addend = frame.Tokens(in);
   const absl::Span<int64_t> fixed = exact ? frame.FixedTokens(in) : absl::Span<int64_t>();
@@ -335,19 +391,27 @@ absl::Status CudaExecutor::EnqueueCollective(const StepFrame& frame, uint32_t st
       LaunchZeroOnError(stream, {lane.step, frame.shape().tokens, uint64_t{program.hidden()} * (exact ? 2 : 1),
                                  on.scratch.report, reinterpret_cast<uint32_t*>(addend.data())}),
       "the addend of a failed rank");
+  // Where the sum lies that the transport makes: in the place of the addends, or of this rank's rows in the buffer.
+  const auto sum_of = [&](auto values) -> absl::StatusOr<decltype(values.data())> {
+    if (program.gathers()) return ExchangeFor(frame).Sum(absl::MakeConstSpan(values), lanes);
+    MESHSEAL_RETURN_IF_ERROR(EnqueueSum(collective, values, lanes, stream));
+    return values.data();
+  };
+  const SumPieces pieces = {&on.scratch.parameters->sum, &on.scratch.parameters->lane};
   if (exact) {
-    MESHSEAL_RETURN_IF_ERROR(EnqueueSum(collective, fixed, lanes, stream));
-    MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchFixedToFloat(stream, {&on.scratch.parameters->rows, out.size(),
-                                                              *program.fixed_point(), fixed.data(), out.data()}),
-                                  "the sum as float32");
+    MESHSEAL_ASSIGN_OR_RETURN(const int64_t* const sum, sum_of(fixed));
+    MESHSEAL_RETURN_IF_CUDA_ERROR(
+        LaunchFixedToFloat(stream, {&on.scratch.parameters->rows, out.size(), *program.fixed_point(), sum, out.data()}),
+        "the sum as float32");
   } else if (program.reduce_algorithm() == ReduceAlgorithm::kTransport) {
-    MESHSEAL_RETURN_IF_ERROR(EnqueueSum(collective, addend, lanes, stream));
-    MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(out.data(), addend.data(), out.size() * sizeof(float),
-                                         cudaMemcpyDeviceToDevice, stream, "a copy of the sum"));
+    MESHSEAL_ASSIGN_OR_RETURN(const float* const sum, sum_of(addend));
+    MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(out.data(), sum, out.size() * sizeof(float), cudaMemcpyDeviceToDevice, stream,
+                                         "a copy of the sum"));
+  } else if (program.gathers()) {
+    MESHSEAL_RETURN_IF_ERROR(ExchangeFor(frame).OrderedSum(addend, out, lanes, pieces));
   } else {
     MESHSEAL_RETURN_IF_ERROR(EnqueueOrderedSum(collective, program.reduce_algorithm(), addend, on.addends.bytes(), out,
-                                               lanes, {&on.scratch.parameters->sum, &on.scratch.parameters->lane},
-                                               stream));
+                                               lanes, pieces, stream));
   }
   return CopyOut(on.staged.sum, &lanes[0], sizeof(StatusLane), stream);
 }
@@ -361,7 +425,7 @@ absl::Status CudaExecutor::EnqueueAnew(const StepFrame& frame) {
 absl::Status CudaExecutor::Replay(const StepFrame& frame) {
   OnDevice& on = *on_device_;
   const cudaStream_t stream = on.stream.get();
-  Captured& captured = on.graphs[{&frame.program(), frame.layer(), frame.shape().tokens}];
+  Captured& captured = on.graphs[{&frame.program(), frame.layer(), frame.own().count}];
   const bool with_transport = on.collective->size() > 1;
   if (with_transport && !captured.ran) {
     captured.ran = true;
@@ -455,12 +519,12 @@ absl::Status CudaExecutor::CauseOf(const StepFrame& frame, const StepInput& inpu
   return frame.Placed(static_cast<uint32_t>(failed - steps.begin()), cause);
 }
 
-void CudaExecutor::HandOut(const RankProgram& program, const StepInput& input, const StepOutput& output) const {
+void CudaExecutor::HandOut(const RankProgram& program, const StepOutput& output) const {
   const Staged& staged = on_device_->staged;
   std::copy_n(staged.experts, output.expert_ids.size(), output.expert_ids.begin());
   std::copy_n(staged.weights, output.expert_weights.size(), output.expert_weights.begin());
   if (output.hidden.empty()) return;
-  std::copy_n(staged.output, uint64_t{input.tokens} * program.hidden(), output.hidden.begin());
+  std::copy_n(staged.output, output.hidden.size(), output.hidden.begin());
   runtime::ToBasis(program.output(), output.hidden);
 }
 
@@ -470,8 +534,8 @@ absl::Status CudaExecutor::Run(const RankProgram& program, const runtime::LayerW
   MESHSEAL_RETURN_IF_ERROR(CheckRun(program, arena_bytes(), input, output));
   const absl::Status current = FromCuda(cudaSetDevice(device_.ordinal), absl::StrCat("device ", device_.pci_id));
   if (!current.ok()) return GiveUp(current);
-  StepInput widest = input;
-  widest.tokens = RowsFor(program, input.tokens);
+  std::vector<uint32_t> group_tokens;
+  const StepInput widest = Widen(program, input, &group_tokens);
   runtime::StepCounters unused;
   const StepFrame frame(program, weights, widest, on.arena.bytes(), &unused);
   Stage(frame, input);
@@ -496,7 +560,7 @@ absl::Status CudaExecutor::Run(const RankProgram& program, const runtime::LayerW
   const absl::Status verdict = CollectiveVerdict(frame, step_number, slots, cause, reduced, sum, trail_, group_);
   if (!reduced.ok()) return GiveUp(verdict);
   MESHSEAL_RETURN_IF_ERROR(verdict);
-  HandOut(program, input, output);
+  HandOut(program, output);
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,6 +22,7 @@
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/device_tables.h"
 #include "runtime/cuda/step_scratch.h"
+#include "runtime/cuda/token_exchange.h"
 #include "runtime/execute/executor.h"
 #include "runtime/execute/step_frame.h"
 #include "runtime/execute/step_trail.h"
@@ -61,15 +63,21 @@ class CudaExecutor : public runtime::Executor {
   // Whether the program runs as a graph: the same on all ranks, because the plan and the backend say it.
   bool IsCaptured(const runtime::RankProgram& program) const;
 
-  // The tokens that a step of `tokens` is enqueued for.
-  uint32_t RowsFor(const runtime::RankProgram& program, uint32_t tokens) const;
+  // The rows that a step of `tokens` is enqueued for, of at most `most`.
+  uint32_t RowsFor(const runtime::RankProgram& program, uint32_t tokens, uint32_t most) const;
+  // The input of the largest step that is enqueued as this one is: of dense groups, each with as many tokens, which
+  // `group_tokens` keeps.
+  runtime::StepInput Widen(const runtime::RankProgram& program, const runtime::StepInput& input,
+                           std::vector<uint32_t>* group_tokens) const;
   // What the caller brings and asks for, to the fixed places of the host and back.
   void Stage(const runtime::StepFrame& frame, const runtime::StepInput& input);
-  void HandOut(const runtime::RankProgram& program, const runtime::StepInput& input,
-               const runtime::StepOutput& output) const;
+  void HandOut(const runtime::RankProgram& program, const runtime::StepOutput& output) const;
   // All of a run, for `frame`'s tokens at most.
   absl::Status Enqueue(const runtime::StepFrame& frame);
+  absl::Status EnqueueStep(const runtime::StepFrame& frame, uint32_t step_number);
   absl::Status EnqueueCollective(const runtime::StepFrame& frame, uint32_t step_number);
+  // Of a program that gathers.
+  TokenExchange ExchangeFor(const runtime::StepFrame& frame);
   // The same, and what it leaves its failures in.
   absl::Status EnqueueAnew(const runtime::StepFrame& frame);
   // The same as a graph, which is captured the first time that it may be.

@@ -41,6 +41,11 @@ class DeviceCollective {
   virtual absl::Status AllReduceSum(float* values, uint64_t count, cudaStream_t stream) = 0;
   virtual absl::Status AllReduceSum(int64_t* values, uint64_t count, cudaStream_t stream) = 0;
 
+  // `values` holds size() parts of `count` values; afterwards this member's part is the sum of what the members have
+  // there, likewise. The other parts mean nothing then.
+  virtual absl::Status ReduceScatterSum(float* values, uint64_t count, cudaStream_t stream) = 0;
+  virtual absl::Status ReduceScatterSum(int64_t* values, uint64_t count, cudaStream_t stream) = 0;
+
   // Calls between these two are enqueued as one.
   virtual absl::Status BeginGroup() = 0;
   virtual absl::Status EndGroup() = 0;

@@ -17,12 +17,6 @@ absl::Status Copy(void* to, const void* from, uint64_t bytes, cudaStream_t strea
   return EnqueueCopy(to, from, bytes, cudaMemcpyDeviceToDevice, stream, "a copy of addends");
 }
 
-// Lanes of all members become their sum, in lanes[0].
-absl::Status SumLanes(DeviceCollective& collective, absl::Span<StatusLane> lanes, cudaStream_t stream) {
-  MESHSEAL_RETURN_IF_ERROR(Copy(&lanes[0], &lanes[collective.rank()], sizeof(StatusLane), stream));
-  return collective.AllReduceSum(reinterpret_cast<int64_t*>(&lanes[0]), kLaneWords, stream);
-}
-
 template <class T>
 absl::Status SumInPlace(DeviceCollective& collective, absl::Span<T> values, absl::Span<StatusLane> lanes,
                         cudaStream_t stream) {
@@ -44,6 +38,22 @@ runtime::Piece SumPieceOf(ReduceAlgorithm algorithm, uint64_t count, uint32_t ra
   return {0, algorithm == ReduceAlgorithm::kExchangeThenSum ? runtime::EvenPiece(count, ranks, rank).count : count};
 }
 
+absl::Status GatherLanes(DeviceCollective& collective, absl::Span<StatusLane> lanes, cudaStream_t stream) {
+  return collective.AllGather(reinterpret_cast<std::byte*>(lanes.data()), sizeof(StatusLane), stream);
+}
+
+absl::Status AddGatheredLanes(DeviceCollective& collective, absl::Span<StatusLane> lanes, const runtime::Piece* piece,
+                              cudaStream_t stream) {
+  auto* const words = reinterpret_cast<int64_t*>(lanes.data());
+  return FromCuda(LaunchRankOrderSum(stream, {piece, kLaneWords, collective.size(), kLaneWords, words, words}),
+                  "a sum of status lanes");
+}
+
+absl::Status SumLanes(DeviceCollective& collective, absl::Span<StatusLane> lanes, cudaStream_t stream) {
+  MESHSEAL_RETURN_IF_ERROR(Copy(&lanes[0], &lanes[collective.rank()], sizeof(StatusLane), stream));
+  return collective.AllReduceSum(reinterpret_cast<int64_t*>(&lanes[0]), kLaneWords, stream);
+}
+
 absl::Status EnqueueOrderedSum(DeviceCollective& collective, ReduceAlgorithm algorithm, absl::Span<const float> addend,
                                absl::Span<std::byte> buffer, absl::Span<float> sum, absl::Span<StatusLane> lanes,
                                const SumPieces& pieces, cudaStream_t stream) {
@@ -59,8 +69,7 @@ absl::Status EnqueueOrderedSum(DeviceCollective& collective, ReduceAlgorithm alg
     MESHSEAL_RETURN_IF_ERROR(Copy(kept + rank * count, addend.data(), count * sizeof(float), stream));
     MESHSEAL_RETURN_IF_ERROR(collective.BeginGroup());
     MESHSEAL_RETURN_IF_ERROR(collective.AllGather(buffer.data(), count * sizeof(float), stream));
-    MESHSEAL_RETURN_IF_ERROR(
-        collective.AllGather(reinterpret_cast<std::byte*>(lanes.data()), sizeof(StatusLane), stream));
+    MESHSEAL_RETURN_IF_ERROR(GatherLanes(collective, lanes, stream));
     MESHSEAL_RETURN_IF_ERROR(collective.EndGroup());
     MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchRankOrderSum(stream, {pieces.sum, count, ranks, count, kept, sum.data()}),
                                   "a sum in rank order");
@@ -75,8 +84,7 @@ absl::Status EnqueueOrderedSum(DeviceCollective& collective, ReduceAlgorithm alg
     }
     MESHSEAL_RETURN_IF_ERROR(collective.BeginGroup());
     MESHSEAL_RETURN_IF_ERROR(collective.Exchange(out, in, stream));
-    MESHSEAL_RETURN_IF_ERROR(
-        collective.AllGather(reinterpret_cast<std::byte*>(lanes.data()), sizeof(StatusLane), stream));
+    MESHSEAL_RETURN_IF_ERROR(GatherLanes(collective, lanes, stream));
     MESHSEAL_RETURN_IF_ERROR(collective.EndGroup());
     // The piece is summed where its addends are, so that what is sent on does not lie where it arrives.
     MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchRankOrderSum(stream, {pieces.sum, own, ranks, own, kept, kept}),
@@ -87,9 +95,7 @@ absl::Status EnqueueOrderedSum(DeviceCollective& collective, ReduceAlgorithm alg
     }
     MESHSEAL_RETURN_IF_ERROR(collective.Exchange(out, in, stream));
   }
-  auto* const words = reinterpret_cast<int64_t*>(lanes.data());
-  return FromCuda(LaunchRankOrderSum(stream, {pieces.lane, kLaneWords, ranks, kLaneWords, words, words}),
-                  "a sum of status lanes");
+  return AddGatheredLanes(collective, lanes, pieces.lane, stream);
 }
 
 absl::Status EnqueueSum(DeviceCollective& collective, absl::Span<float> values, absl::Span<StatusLane> lanes,

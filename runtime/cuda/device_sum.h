@@ -30,6 +30,13 @@ struct SumPieces {
   const runtime::Piece* lane = nullptr;  // 0, kLaneWords
 };
 
+// The lanes of all members beside each other, and then their sum in lanes[0]. `piece` is SumPieces's.
+absl::Status GatherLanes(DeviceCollective& collective, absl::Span<runtime::StatusLane> lanes, cudaStream_t stream);
+absl::Status AddGatheredLanes(DeviceCollective& collective, absl::Span<runtime::StatusLane> lanes,
+                              const runtime::Piece* piece, cudaStream_t stream);
+// The same by the transport.
+absl::Status SumLanes(DeviceCollective& collective, absl::Span<runtime::StatusLane> lanes, cudaStream_t stream);
+
 // Enqueues sum[i] = the members' addends, in member order, and the sum of their lanes. `lanes` has one for each member,
 // of which this one's is filled; afterwards lanes[0] is their sum. `buffer` is what the plan charges
 // for the collective. `algorithm` is one of the ordered ones. Reasons kDevice, those of `collective`.

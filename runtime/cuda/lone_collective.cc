@@ -19,6 +19,8 @@ class LoneCollective : public DeviceCollective {
   }
   absl::Status AllReduceSum(float*, uint64_t, cudaStream_t) override { return absl::OkStatus(); }
   absl::Status AllReduceSum(int64_t*, uint64_t, cudaStream_t) override { return absl::OkStatus(); }
+  absl::Status ReduceScatterSum(float*, uint64_t, cudaStream_t) override { return absl::OkStatus(); }
+  absl::Status ReduceScatterSum(int64_t*, uint64_t, cudaStream_t) override { return absl::OkStatus(); }
   absl::Status BeginGroup() override { return absl::OkStatus(); }
   absl::Status EndGroup() override { return absl::OkStatus(); }
   absl::Status Check() override { return absl::OkStatus(); }

@@ -57,6 +57,13 @@ class LoopbackCollective : public DeviceCollective {
     return Reduce(values, count, stream);
   }
 
+  absl::Status ReduceScatterSum(float* values, uint64_t count, cudaStream_t stream) override {
+    return ReduceParts(values, count, stream);
+  }
+  absl::Status ReduceScatterSum(int64_t* values, uint64_t count, cudaStream_t stream) override {
+    return ReduceParts(values, count, stream);
+  }
+
   absl::Status BeginGroup() override { return absl::OkStatus(); }
   absl::Status EndGroup() override { return absl::OkStatus(); }
   absl::Status Check() override { return absl::OkStatus(); }
@@ -80,12 +87,10 @@ class LoopbackCollective : public DeviceCollective {
     return EnqueueCopy(to, from, bytes, cudaMemcpyDeviceToDevice, stream, "loopback, a copy");
   }
 
-  // Each member adds up its own piece, from its own addend on, and then takes the others' pieces. Nobody writes what
-  // another still reads: of a member's values, piece p is read by member p alone before it is replaced.
+  // Each member adds up its own piece, from its own addend on. Nobody writes what another still reads: of a member's
+  // values, piece p is read by member p alone.
   template <class T>
-  absl::Status Reduce(T* values, uint64_t count, cudaStream_t stream) {
-    const auto piece_of = [&](uint32_t member) { return runtime::EvenPiece(count, size(), member); };
-    const runtime::Piece own = piece_of(rank());
+  absl::Status ReducePiece(T* values, const runtime::Piece& own, cudaStream_t stream) {
     MESHSEAL_RETURN_IF_ERROR(Meet(ready_, values, stream));
     for (uint32_t step = 1; step < size(); ++step) {
       const uint32_t member = (rank() + step) % size();
@@ -93,6 +98,20 @@ class LoopbackCollective : public DeviceCollective {
       MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchAddInto(values + own.first, theirs + own.first, own.count, stream),
                                     "loopback, a sum");
     }
+    return absl::OkStatus();
+  }
+
+  template <class T>
+  absl::Status ReduceParts(T* values, uint64_t count, cudaStream_t stream) {
+    MESHSEAL_RETURN_IF_ERROR(ReducePiece(values, {rank() * count, count}, stream));
+    return Meet(done_, nullptr, stream);
+  }
+
+  // And then takes the others' pieces.
+  template <class T>
+  absl::Status Reduce(T* values, uint64_t count, cudaStream_t stream) {
+    const auto piece_of = [&](uint32_t member) { return runtime::EvenPiece(count, size(), member); };
+    MESHSEAL_RETURN_IF_ERROR(ReducePiece(values, piece_of(rank()), stream));
     const std::vector<Post> sums = posts_;
     MESHSEAL_RETURN_IF_ERROR(Meet(done_, nullptr, stream));
     for (uint32_t member = 0; member < size(); ++member) {

@@ -112,6 +112,13 @@ class NcclCollective : public DeviceCollective {
     return Sum(values, count, ncclInt64, stream);
   }
 
+  absl::Status ReduceScatterSum(float* values, uint64_t count, cudaStream_t stream) override {
+    return SumParts(values, values + rank() * count, count, ncclFloat32, stream);
+  }
+  absl::Status ReduceScatterSum(int64_t* values, uint64_t count, cudaStream_t stream) override {
+    return SumParts(values, values + rank() * count, count, ncclInt64, stream);
+  }
+
   absl::Status BeginGroup() override {
     if (communicator_ == nullptr) return Refuse(Reason::kDevice, "NCCL: the communicator was ended");
     MESHSEAL_RETURN_IF_ERROR(FromNccl(ncclGroupStart(), "the begin of a group"));
@@ -155,6 +162,11 @@ class NcclCollective : public DeviceCollective {
   absl::Status Sum(void* values, uint64_t count, ncclDataType_t type, cudaStream_t stream) {
     return Grouped("an all-reduce",
                    [&] { return ncclAllReduce(values, values, count, type, ncclSum, communicator_, stream); });
+  }
+
+  absl::Status SumParts(const void* values, void* own, uint64_t count, ncclDataType_t type, cudaStream_t stream) {
+    return Grouped("a reduce-scatter",
+                   [&] { return ncclReduceScatter(values, own, count, type, ncclSum, communicator_, stream); });
   }
 
   Communicator& group_;

@@ -33,6 +33,7 @@ PlacedScratch PlaceScratch(absl::Span<const runtime::RankProgram* const> program
   StepScratch& s = placed.scratch;
   BlockPlaces places(block);
   places.Place(1, &s.parameters);
+  places.Place(ranks, &s.groups);
   places.Place(1, &s.report);
   places.Place(ranks, &s.lanes);
   places.Place(logits, &s.logits);

@@ -17,6 +17,7 @@ namespace meshseal::cuda {
 // Of one run, written by the host before it.
 struct StepParameters {
   StepTokens tokens;
+  StepTokens own;      // those that the rank brings and gets back
   uint32_t drain = 0;  // 1: this rank was asked to end
   uint32_t reserved = 0;
   runtime::Piece sum;   // the elements of a sum that this rank makes: of all tokens, or its own piece
@@ -27,6 +28,7 @@ struct StepParameters {
 // Places in one block of device memory, the same for every program: each is as large as the largest one needs.
 struct StepScratch {
   StepParameters* parameters = nullptr;
+  runtime::Piece* groups = nullptr;  // [dense groups]: the tokens of each, where they are gathered
   LaneReport* report = nullptr;
   runtime::StatusLane* lanes = nullptr;  // [G]
   float* logits = nullptr;               // [T, E]

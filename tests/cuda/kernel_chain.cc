@@ -194,6 +194,9 @@ void KernelChain::MakeInputs() {
   shared_gate_.expert_gate = on_device(shared.expert_gate);
   shared_down_.down = shared_down_exact_.down = on_device(shared.down);
   residual_.input = x;
+  spread_.from = reinterpret_cast<const uint32_t*>(x);
+  const uint64_t first = spec_.tokens - spec_.tokens / 3;
+  spread_.rows = Put<runtime::Piece>({{0, first}, {first, 0}, {first, spec_.tokens / 3}});
   to_float_.piece = Put<runtime::Piece>({{5, uint64_t{spec_.tokens} * kHidden / 2}});
   ranks_.addends = Put(Floats(uint64_t{max_tokens} * kHidden * kMembers, false));
   std::vector<int64_t> fixed(uint64_t{max_tokens} * kHidden * kMembers);
@@ -338,6 +341,14 @@ void KernelChain::MakeSteps() {
   residual_.hidden = kHidden;
   residual_.reduced = combine_.out;
   residual_.out = Out<float>("residual", uint64_t{max_tokens} * kHidden);
+  spread_.groups = 3;
+  spread_.max_rows = max_tokens;
+  spread_.words_per_row = kHidden;
+  spread_.words_per_group = uint64_t{max_tokens} * kHidden;
+  spread_.to = Out<uint32_t>("spread_rows", 3 * spread_.words_per_group);
+  pack_ = spread_;
+  pack_.from = spread_.to;
+  pack_.to = Out<uint32_t>("pack_rows", spread_.words_per_group);
   added_ = Out<float>("add_into", uint64_t{max_tokens} * kHidden);
 
   const uint64_t elements = uint64_t{max_tokens} * kHidden;
@@ -386,6 +397,8 @@ absl::Status KernelChain::EnqueueKernels() {
   Do(LaunchLane(stream_, lane_), "lane");
   Do(LaunchZeroOnError(stream_, zero_), "zero_on_error");
   Do(LaunchResidual(stream_, residual_), "residual");
+  Do(LaunchSpreadRows(stream_, spread_), "spread_rows");
+  Do(LaunchPackRows(stream_, pack_), "pack_rows");
   const uint64_t elements = uint64_t{grid_.max_tokens} * kHidden;
   Do(cudaMemcpyAsync(added_, residual_.input, elements * sizeof(float), cudaMemcpyDeviceToDevice, stream_), "add_into");
   Do(LaunchAddInto(added_, ranks_.addends, elements, stream_), "add_into");

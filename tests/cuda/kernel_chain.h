@@ -16,6 +16,7 @@
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/kernels/activation.h"
 #include "runtime/cuda/kernels/combine.h"
+#include "runtime/cuda/kernels/dense_rows.h"
 #include "runtime/cuda/kernels/down.h"
 #include "runtime/cuda/kernels/down_exact.h"
 #include "runtime/cuda/kernels/gate_up.h"
@@ -130,6 +131,8 @@ class KernelChain {
   LaneStep lane_;
   ZeroOnErrorStep zero_;
   ResidualStep residual_;
+  DenseRowsStep spread_;
+  DenseRowsStep pack_;
   float* added_ = nullptr;
   RankOrderSumStep<float> ranks_;
   RankOrderSumStep<int64_t> fixed_ranks_;
