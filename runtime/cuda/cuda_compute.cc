@@ -22,9 +22,10 @@
 #include "runtime/cuda/loopback_collective.h"
 #include "runtime/cuda/management_library.h"
 #include "runtime/cuda/nccl_collective.h"
-#include "runtime/launch/environment.h"
+#include "runtime/cuda/nccl_settings.h"
 #include "runtime/program/executed.h"
 #include "runtime/program/rank_facts.h"
+#include "runtime/session/compared_environment.h"
 #include "schema/mesh_view.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
@@ -58,7 +59,10 @@ class CudaRank : public runtime::RankCompute {
   absl::Status Describe(runtime::RankFacts* facts) override {
     if (ranks_ == Ranks::kNccl) {
       MESHSEAL_ASSIGN_OR_RETURN(facts->nccl_version, NcclVersion());
-      MESHSEAL_RETURN_IF_ERROR(CheckNccl(plan_.mesh, facts->nccl_version, runtime::ProcessEnvironment()));
+      const NcclSettings settings = NcclSettings::OfProcess();
+      MESHSEAL_RETURN_IF_ERROR(CheckNccl(plan_.mesh, facts->nccl_version, settings.environment()));
+      MESHSEAL_RETURN_IF_ERROR(CheckSums(plan_.reduction, settings.environment()));
+      facts->local.environment = runtime::ComparedEnvironment(settings.variables());
     }
     MESHSEAL_ASSIGN_OR_RETURN(std::vector<Device> devices, VisibleDevices());
     if (ranks_ == Ranks::kLoopback) devices.resize(1);

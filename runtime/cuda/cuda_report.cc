@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/cuda/management_library.h"
 #include "runtime/cuda/nccl_collective.h"
+#include "runtime/cuda/nccl_settings.h"
 
 namespace meshseal::cuda {
 
@@ -12,6 +13,7 @@ CudaReport ReportCuda(const CudaOptions& options) {
   CudaReport report;
   report.runtime = CudaVersion().value_or("");
   report.nccl = NcclVersion().value_or("");
+  report.nccl_sums = AlgorithmText(NcclSettings::OfProcess().environment());
   if (const absl::StatusOr<ManagementLibrary> library = ManagementLibrary::Load(options.management_library);
       library.ok()) {
     report.driver = library->DriverVersion().value_or("");

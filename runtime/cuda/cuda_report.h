@@ -11,9 +11,10 @@
 namespace meshseal::cuda {
 
 struct CudaReport {
-  std::string runtime;  // version of CUDA's runtime, "13.0"
-  std::string nccl;     // "2.28.9"
-  std::string driver;   // "580.82.07"; empty where the driver's management library does not say
+  std::string runtime;    // version of CUDA's runtime, "13.0"
+  std::string nccl;       // "2.28.9"
+  std::string nccl_sums;  // how NCCL is told to add: AlgorithmText
+  std::string driver;     // "580.82.07"; empty where the driver's management library does not say
   std::vector<Device> devices;
   std::string refusal;  // why there are none; empty where there are some
 };

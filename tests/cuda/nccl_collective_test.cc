@@ -15,6 +15,7 @@
 
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/element_bytes.h"
+#include "runtime/cuda/nccl_settings.h"
 #include "runtime/cuda/stream.h"
 #include "schema/reason.h"
 #include "tests/fake_cuda/fake_cuda.h"
@@ -221,6 +222,65 @@ TEST_F(NcclCollectiveTest, VersionsAreComparedByTheirNumbers) {
   EXPECT_EQ(check("", "2.9", "2.28.9"), "NCCL is 2.28.9, the plan's mesh takes up to 2.9");
   EXPECT_EQ(check("2.28.10", "2.29", "2.28.9"), "NCCL is 2.28.9, the plan's mesh takes 2.28.10 to 2.29");
   EXPECT_EQ(NcclVersion().value(), "2.28.9");
+}
+
+TEST(NcclSettingsTest, WhoComesFirstDecides) {
+  const NcclSettings settings({"HOME=/root", "NCCL_ALGO=Ring"},
+                              {"# a file\nNCCL_ALGO=Tree\nNCCL_PROTO=LL=128\nnothing\n", "NCCL_PROTO=Simple\nNCCL_X="});
+  EXPECT_EQ(settings.variables(),
+            (std::vector<std::string>{"HOME=/root", "NCCL_ALGO=Ring", "NCCL_PROTO=LL=128", "NCCL_X="}));
+  EXPECT_EQ(settings.environment()("NCCL_PROTO"), "LL=128");
+  EXPECT_EQ(settings.environment()("NCCL_X"), "");
+  EXPECT_EQ(settings.environment()("NCCL"), std::nullopt);
+}
+
+TEST(NcclSettingsTest, SumsOfFloatsNeedADecisionAboutSwitches) {
+  struct Case {
+    std::vector<std::string> variables;
+    bool decided;
+    const char* text;
+  };
+  const std::vector<Case> cases = {
+      {{},
+       false,
+       "algorithm as NCCL chooses, protocol as NCCL chooses, NVLS not decided; may differ from call to call"},
+      {{"NCCL_NVLS_ENABLE="},
+       false,
+       "algorithm as NCCL chooses, protocol as NCCL chooses, NVLS not decided; may differ from call to call"},
+      {{"NCCL_NVLS_ENABLE=0"},
+       true,
+       "algorithm as NCCL chooses, protocol as NCCL chooses, NVLS off; on the same machines the same in every call"},
+      {{"NCCL_NVLS_ENABLE=2", "NCCL_PROTO=Simple"},
+       true,
+       "algorithm as NCCL chooses, protocol Simple, NVLS where the machine has it; may differ from call to call"},
+      {{"NCCL_ALGO=Ring,TREE"},
+       true,
+       "algorithm Ring,TREE, protocol as NCCL chooses, NVLS off; on the same machines the same in every call"},
+      {{"NCCL_ALGO=^Ring"},
+       false,
+       "algorithm ^Ring, protocol as NCCL chooses, NVLS not decided; may differ from call to call"},
+      {{"NCCL_NVLS_ENABLE=0", "NCCL_COLLNET_ENABLE=1"},
+       true,
+       "algorithm as NCCL chooses, protocol as NCCL chooses, NVLS off, CollNet where the network has it; may differ "
+       "from "
+       "call to call"}};
+  for (const Case& one : cases) {
+    const runtime::Environment environment = NcclSettings(one.variables, {}).environment();
+    const absl::Status checked = CheckSums(Reduction::kFast, environment);
+    EXPECT_EQ(checked.ok(), one.decided) << one.text;
+    if (!one.decided) {
+      EXPECT_EQ(ReasonOf(checked), Reason::kRankRecord);
+      EXPECT_EQ(checked.message(),
+                "NCCL_NVLS_ENABLE is not set: NCCL may have switches add, whose float32 sums differ from call to call; "
+                "set it to 0, or to 1 where that may be");
+    }
+    EXPECT_EQ(SumsText(Reduction::kFast, environment), std::string("fast, by NCCL: ") + one.text);
+    // NCCL adds no floats there.
+    for (const Reduction reduction : {Reduction::kOrdered, Reduction::kExact}) {
+      EXPECT_TRUE(CheckSums(reduction, environment).ok());
+      EXPECT_EQ(SumsText(reduction, environment), SumsText(reduction, NcclSettings({}, {}).environment()));
+    }
+  }
 }
 
 TEST_F(NcclCollectiveTest, VariablesThatTakeAwayWhatRanksAgreedOnAreRefused) {

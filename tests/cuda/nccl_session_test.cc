@@ -99,7 +99,10 @@ class NcclFaults : public DeviceSessionTest {
   // The rest of a failed run: for NCCL to end what is under way, for the device, and for a slow machine.
   static constexpr std::chrono::seconds kSlack{15};
 
-  void SetUp() override { Machine(1, 2); }
+  void SetUp() override {
+    DeviceSessionTest::SetUp();
+    Machine(1, 2);
+  }
 
   static PlanNumbers Small() {
     PlanNumbers n;
@@ -346,6 +349,13 @@ TEST_F(NcclFaults, WhatMayNotCarryThePlanIsRefusedBeforeADeviceIsTouched) {
   EXPECT_THAT(std::string(address.message()),
               HasSubstr(": NCCL_COMM_ID is '10.0.0.1:4000': ranks would meet there, and not as they have agreed; "
                         "unset it"));
+
+  ASSERT_EQ(unsetenv("NCCL_NVLS_ENABLE"), 0);
+  PlanNumbers fast = Small();
+  fast.reduction = Reduction::kFast;
+  const absl::Status undecided = Session::Create(support::BuildSealedPlan(fast), Options()).status();
+  EXPECT_EQ(ReasonOf(undecided), Reason::kRankRecord) << undecided;
+  EXPECT_THAT(std::string(undecided.message()), HasSubstr(": NCCL_NVLS_ENABLE is not set: "));
   for (const std::string& call : fake_cuda::CallLog()) EXPECT_EQ(call, "ncclGetVersion");
 }
 

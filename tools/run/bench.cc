@@ -249,6 +249,7 @@ absl::Status RunBench(const BenchFlags& flags) {
   MESHSEAL_ASSIGN_OR_RETURN(const std::vector<PhaseTokens> calls, CallsOf(flags, opened.plan()));
   MESHSEAL_ASSIGN_OR_RETURN(const uint32_t layer, LayerOf(flags, opened.plan()));
 
+  const std::string sums = SettleSums(flags.backend, ranks, opened.plan().reduction);
   BenchHead head;
   head.plan_id = HexOf(opened.id());
   head.version = std::string(Version());
@@ -266,6 +267,7 @@ absl::Status RunBench(const BenchFlags& flags) {
   MESHSEAL_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Session> session,
                             LoadWatched(std::move(opened), options, &loaded));
   std::fprintf(stderr, "%s\n", loaded.c_str());
+  if (!sums.empty()) std::fprintf(stderr, "sums %s\n", sums.c_str());
   if (ranks == "inproc") {
     MESHSEAL_ASSIGN_OR_RETURN(head.limits, MeasureMachine(head.ranks));
   }

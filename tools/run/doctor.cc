@@ -47,6 +47,7 @@ namespace {
 struct CudaFindings {
   std::string runtime;
   std::string nccl;
+  std::string nccl_sums;
   std::string driver;  // "" where the driver's management library does not say
   struct Device {
     std::string name;
@@ -145,6 +146,7 @@ std::optional<CudaFindings> FindCuda() {
   CudaFindings found;
   found.runtime = std::move(report.runtime);
   found.nccl = std::move(report.nccl);
+  found.nccl_sums = std::move(report.nccl_sums);
   found.driver = std::move(report.driver);
   found.refusal = std::move(report.refusal);
   for (const cuda::Device& device : report.devices) {
@@ -164,6 +166,7 @@ nlohmann::ordered_json JsonOf(const std::optional<CudaFindings>& cuda) {
   json["runtime"] = cuda->runtime;
   json["driver"] = cuda->driver;
   json["nccl"] = cuda->nccl;
+  json["nccl_sums"] = cuda->nccl_sums;
   json["devices"] = nlohmann::ordered_json::array();
   for (const CudaFindings::Device& device : cuda->devices) {
     json["devices"].push_back({{"name", device.name},
@@ -278,6 +281,7 @@ std::string Text(const Findings& report) {
   line("NVIDIA", report.nvidia_devices.empty() ? "none seen" : absl::StrJoin(report.nvidia_devices, "; "));
   if (!report.nvidia_driver.empty()) line("driver", report.nvidia_driver);
   line("CUDA", TextOf(report.cuda));
+  if (report.cuda.has_value()) line("fast sums", absl::StrCat("by NCCL: ", report.cuda->nccl_sums));
   line("MPI", report.mpi_library.empty() ? "not built in"
                                          : absl::StrCat(report.mpi_library, "; threads: ", report.mpi_threads));
   line("backends", absl::StrJoin(report.backends, ", "));

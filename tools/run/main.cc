@@ -249,6 +249,7 @@ absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::strin
   MESHSEAL_ASSIGN_OR_RETURN(const PlanSource source, ReadPlanSource(flags.plan));
   MESHSEAL_ASSIGN_OR_RETURN(SealedPlan opened, SealedPlan::Open(source.file, policy, source.signature));
   *plan_id = HexOf(opened.id());
+  const std::string sums = SettleSums(flags.backend, flags.ranks, opened.plan().reduction);
   Hidden hidden;
   CallerRouting caller;
   if (!flags.dry_run) {
@@ -283,6 +284,7 @@ absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::strin
                  StandingText(source, plan.signer()).c_str(), WeightsStanding(plan.plan(), options), world,
                  world == 1 ? "rank" : "ranks", flags.backend.c_str(), flags.ranks.c_str(),
                  plan.plan().mesh.emulated || flags.emulate ? ", EMULATED" : "");
+    if (!sums.empty()) std::fprintf(stderr, "sums %s\n", sums.c_str());
   }
   if (flags.dry_run) {
     if (launch.is_first()) std::fprintf(stderr, "bound, agreed, reserved and loaded; nothing was run\n");
