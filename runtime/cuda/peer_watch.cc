@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kMoment{500};
 
 absl::Status PeerWatch::CallRoll(const absl::Status& own) {
   group_.SetDeadline(kMoment);
-  const absl::Status agreed = runtime::Agree(group_, own);
+  absl::Status agreed = runtime::Agree(group_, own);
   group_.SetDeadline(deadline_);
   return agreed;
 }
@@ -35,10 +35,10 @@ absl::Status PeerWatch::Check() {
 }
 
 absl::Status PeerWatch::Watch(const std::function<absl::Status()>& wait) {
-  const absl::Status waited = wait();
+  absl::Status waited = wait();
   if (ReasonOf(waited) != Reason::kDeadline || !group_.Check().ok()) return waited;
   static_cast<void>(CallRoll(waited));
-  const absl::Status ended = group_.Check();  // where a member did not come
+  absl::Status ended = group_.Check();  // where a member did not come
   if (ended.ok()) return waited;
   if (ReasonOf(ended) != Reason::kDeadline) return ended;
   return Refuse(Reason::kDeadline, absl::StrCat(waited.message(), ", then ", ended.message()));

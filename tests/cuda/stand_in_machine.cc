@@ -2,9 +2,10 @@
 // done wrong there is written to standard error. Variables that it reads:
 // - MESHSEAL_FAKE_NVML: where the driver's management library is to find its file
 // - MESHSEAL_FAKE_NCCL_VERSION: the version that NCCL says, as a number (22809)
-// - MESHSEAL_FAKE_SIGNAL: "FUNCTION N SIGNAL MARK": before the Nth call of a function of CUDA or NCCL the process
-// writes
-//   the time, in nanoseconds of CLOCK_MONOTONIC, to the file MARK and raises the signal, a number
+// - MESHSEAL_FAKE_SIGNAL: "FUNCTION N WAIT SIGNAL MARK": before the Nth call of a function of CUDA or NCCL the process
+//   waits for so many milliseconds, in which others get to where they wait for it, writes the time, in nanoseconds of
+//   CLOCK_MONOTONIC, to the file MARK, and raises the signal, a number
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fake_nccl.h"
@@ -31,10 +33,12 @@ bool RaiseLater(const std::string& wanted) {
   std::string function;
   std::string mark;
   uint64_t nth = 0;
+  int64_t wait = 0;
   int signal = 0;
-  words >> function >> nth >> signal >> mark;
+  words >> function >> nth >> wait >> signal >> mark;
   if (!words || nth == 0) return false;
-  fake_cuda::BeforeCall(function, nth, [signal, mark] {
+  fake_cuda::BeforeCall(function, nth, [wait, signal, mark] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(wait));
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
     std::ofstream(mark) << static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec << "\n";
@@ -60,7 +64,7 @@ bool RaiseLater(const std::string& wanted) {
     std::fprintf(stderr, "%s: not written\n", path);
   }
   if (const char* const wanted = std::getenv("MESHSEAL_FAKE_SIGNAL"); wanted != nullptr && !RaiseLater(wanted)) {
-    std::fprintf(stderr, "MESHSEAL_FAKE_SIGNAL: '%s' is not FUNCTION N SIGNAL MARK\n", wanted);
+    std::fprintf(stderr, "MESHSEAL_FAKE_SIGNAL: '%s' is not FUNCTION N WAIT SIGNAL MARK\n", wanted);
   }
   return std::atexit(Report) == 0;
 }();
