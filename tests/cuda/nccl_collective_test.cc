@@ -137,6 +137,13 @@ TEST_F(NcclCollectiveTest, MovesAndAdds) {
     ASSERT_EQ(Wait(rank, *collective, kPatient), absl::OkStatus());
     EXPECT_EQ(rank.memory[0], 6);
     EXPECT_EQ(numbers[0], (int64_t{1} << 40) + (int64_t{1} << 20) + 1);
+
+    // Of two values for each member, a member's own.
+    for (uint32_t i = 0; i < 2 * kRanks; ++i) numbers[i] = static_cast<int64_t>(mine) * 10 + i;
+    ASSERT_EQ(collective->ReduceScatterSum(numbers, 2, rank.stream), absl::OkStatus());
+    ASSERT_EQ(Wait(rank, *collective, kPatient), absl::OkStatus());
+    EXPECT_EQ(numbers[2 * own], 60 + 3 * static_cast<int64_t>(2 * own));
+    EXPECT_EQ(numbers[2 * own + 1], 60 + 3 * static_cast<int64_t>(2 * own + 1));
   });
   EXPECT_EQ(fake_cuda::CallCount("ncclCommDestroy"), kRanks);
   EXPECT_EQ(fake_cuda::CallCount("ncclCommAbort"), 0u);
