@@ -8,6 +8,13 @@
 #define MESHSEAL_HOST_DEVICE
 #endif
 
+// The same, of a function that a device must not call: what it keeps in registers a call would put into memory.
+#if defined(__CUDACC__)
+#define MESHSEAL_INTO_CALLER __host__ __device__ __forceinline__
+#else
+#define MESHSEAL_INTO_CALLER inline
+#endif
+
 // In front of a loop of constant length. Unrolled, a device keeps the arrays that it indexes in registers.
 #if defined(__CUDA_ARCH__)
 #define MESHSEAL_UNROLL _Pragma("unroll")

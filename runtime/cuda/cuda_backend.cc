@@ -28,7 +28,7 @@ namespace meshseal::cuda {
 namespace {
 
 // A matrix that lies on the device already: its views say where.
-DeviceMatrix InPlace(const runtime::WeightMatrix& matrix) { return OnDevice(matrix, matrix.data, matrix.data); }
+DeviceMatrix InPlace(const runtime::WeightMatrix& matrix) { return OnDevice(matrix, nullptr, nullptr); }
 
 }  // namespace
 

@@ -48,9 +48,7 @@ absl::StatusOr<DeviceTables> DeviceTables::Make(absl::Span<const runtime::RankPr
   for (const runtime::LayerWeights* const layer : layers) {
     std::vector<DeviceExpert> experts;
     for (const runtime::ExpertWeights& expert : layer->experts) {
-      // They lie where their views say.
-      const std::byte* const block = expert.up.data;
-      experts.push_back(OnDevice(expert, block, block));
+      experts.push_back(OnDevice(expert, nullptr, nullptr));  // they lie where their views say
     }
     image.Add(layer->experts.data(), absl::MakeConstSpan(experts), &tables.offsets_);
   }

@@ -119,15 +119,16 @@ inline const char* FaultOfHalves(const std::byte* block, size_t scale, size_t mi
   return fault != nullptr ? fault : FaultOfHalf(block, min_scale);
 }
 
-// Eight scales and eight minima of six bits each, as q4_k and q5_k store them in 12 bytes.
+// Eight scales and eight minima of six bits each, as q4_k and q5_k store them in 12 bytes; byte_at gives each of these.
 struct ScaleAndMin {
   unsigned scale = 0;
   unsigned min = 0;
 };
-MESHSEAL_HOST_DEVICE inline ScaleAndMin SixBits(const std::byte* packed, size_t j) {
-  if (j < 4) return {ByteAt(packed, j) & 63u, ByteAt(packed, j + 4) & 63u};
-  const unsigned low = ByteAt(packed, j + 4);
-  return {(low & 15u) | ((ByteAt(packed, j - 4) >> 6) << 4), (low >> 4) | ((ByteAt(packed, j) >> 6) << 4)};
+template <class Bytes>
+MESHSEAL_HOST_DEVICE inline ScaleAndMin SixBits(const Bytes& byte_at, uint32_t j) {
+  if (j < 4) return {byte_at(j) & 63u, byte_at(j + 4) & 63u};
+  const unsigned low = byte_at(j + 4);
+  return {(low & 15u) | ((byte_at(j - 4) >> 6) << 4), (low >> 4) | ((byte_at(j) >> 6) << 4)};
 }
 
 // Scale and minimum of a group of such a block, each times the block's own.
@@ -137,7 +138,7 @@ struct GroupScales {
 };
 template <uint32_t kAlignment>
 MESHSEAL_HOST_DEVICE inline GroupScales GroupScalesAt(const std::byte* block, uint32_t group) {
-  const ScaleAndMin six = SixBits(block + 4, group);
+  const ScaleAndMin six = SixBits([block](uint32_t i) { return ByteAt(block, 4 + i); }, group);
   return {F16At<kAlignment>(block, 0) * static_cast<float>(six.scale),
           F16At<kAlignment>(block, 2) * static_cast<float>(six.min)};
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "runtime/formats/block_bits.h"
+#include "runtime/formats/planes.h"
 
 namespace meshseal::runtime {
 
@@ -34,22 +35,35 @@ MESHSEAL_HOST_DEVICE inline unsigned OctetOf(unsigned row) {
   return kOctets[row];
 }
 
-// Elements [first, first + 8) of a block; `first` is a multiple of 8.
-template <uint32_t kAlignment = 1>
-MESHSEAL_HOST_DEVICE inline void EightOfIq2Xxs(const std::byte* block, uint32_t first, float* out) {
+// Of the block's scale, the rows of four octets, and the word behind them: four signs of seven bits, then the scale.
+MESHSEAL_HOST_DEVICE inline void ValuesOfIq2Xxs(float d, unsigned row, uint32_t packed, uint32_t octet, float* out) {
   constexpr unsigned kLevels = 43 << 16 | 25 << 8 | 8;  // a byte each
-  const std::byte* const group = block + 2 + first / 32 * 8;
-  const auto packed = LoadAs<uint32_t, kAlignment>(group + 4);  // four signs of seven bits, then the scale
-  const uint32_t octet = first % 32 / 8;
   const unsigned signs = (packed >> (7 * octet)) & 127u;
   const unsigned all_signs = signs | (static_cast<unsigned>(std::popcount(signs)) & 1u) << 7;
-  const unsigned levels = OctetOf(ByteAt(group, octet));
-  const float scale = F16At<kAlignment>(block, 0) * static_cast<float>(2 * (packed >> 28) + 1) * 0.125f;
+  const unsigned levels = OctetOf(row);
+  const float scale = d * static_cast<float>(2 * (packed >> 28) + 1) * 0.125f;
   for (uint32_t i = 0; i < 8; ++i) {
     const auto level = static_cast<float>((kLevels >> (8 * ((levels >> (2 * i)) & 3u))) & 0xFFu);
     out[i] = scale * (((all_signs >> i) & 1u) != 0 ? -level : level);
   }
 }
+
+// Elements [first, first + 8) of a block; `first` is a multiple of 8.
+template <uint32_t kAlignment = 1>
+MESHSEAL_HOST_DEVICE inline void EightOfIq2Xxs(const std::byte* block, uint32_t first, float* out) {
+  const std::byte* const group = block + 2 + first / 32 * 8;
+  const uint32_t octet = first % 32 / 8;
+  ValuesOfIq2Xxs(F16At<kAlignment>(block, 0), ByteAt(group, octet), LoadAs<uint32_t, kAlignment>(group + 4), octet,
+                 out);
+}
+
+struct PlanesOfIq2Xxs {
+  static constexpr Plane kPlanes[] = {BytesPlane(32, 8, 2), BytesPlane(256, 2, 0)};
+  MESHSEAL_INTO_CALLER static void Values(const PlaneElements& of, uint32_t first, float* out) {
+    const uint32_t octet = first % 32 / 8;
+    ValuesOfIq2Xxs(of.Half(1), of.Byte(0, 0, octet), of.words[0][1], octet, out);
+  }
+};
 
 }  // namespace meshseal::runtime
 

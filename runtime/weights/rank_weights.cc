@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/formats/format.h"
+#include "runtime/formats/repacked.h"
 #include "runtime/program/rank_facts.h"
 #include "runtime/weights/scaled_element.h"
 #include "schema/checked_math.h"
@@ -170,22 +171,47 @@ absl::Status CheckScales(const Atom& atom, absl::Span<const std::byte> bytes) {
 
 }  // namespace
 
-// Gives tensors their places, one after the other.
+// Gives tensors their places: planes by falling alignment, which their sizes are multiples of, so that none leaves room
+// behind it, and then whatever stays as stored, one after the other.
 class RankWeights::Placing {
  public:
-  explicit Placing(RankWeights& weights) : weights_(weights) {}
+  // Where what lies at multiples of 16, 8, 4, 2 and 1 begins, and then what is as stored.
+  using Begins = std::array<uint64_t, 6>;
+
+  Placing(RankWeights& weights, bool repacks, const Begins& begins)
+      : weights_(weights), repacks_(repacks), next_(begins) {}
+
+  absl::Status PlaceAll(const Plan& plan, uint32_t rank);
+
+  uint64_t placed() const { return placed_; }
+
+  // Of one that began at zeros: where what it placed has to begin, so that each lies behind the other.
+  Begins Behind() const {
+    Begins begins = {};
+    for (size_t i = 1; i < begins.size(); ++i) begins[i] = begins[i - 1] + next_[i - 1];
+    return begins;
+  }
+
+ private:
+  static constexpr size_t kAsStored = 5;
+  static size_t OfAlignment(uint32_t alignment) {
+    return alignment == 16 ? 0 : alignment == 8 ? 1 : alignment == 4 ? 2 : alignment == 2 ? 3 : 4;
+  }
 
   // The matrix, or both halves of gate and up, of `atom` with the columns that the rank holds.
   absl::StatusOr<Halves> Place(Atom atom, const ColumnRange& columns) {
     const LocalMatrix matrix(atom.of, columns);
     if (matrix.empty()) return Halves{};
     atom.columns = {columns.begin, columns.end};
-    MESHSEAL_ASSIGN_OR_RETURN(const std::byte* const data, Take(atom, matrix.bytes()));
-    Halves halves = matrix.Views(data);
+    const bool is_repacked = repacks_ && !matrix.is_vector && matrix.tensor.role != TensorRole::kRouter &&
+                             !matrix.packed && !PlanesOf(matrix.tensor.dtype).empty();
+    MESHSEAL_ASSIGN_OR_RETURN(Halves halves, is_repacked ? TakePlanes(atom, matrix) : TakeAsStored(atom, matrix));
     for (const SideTensor& side : matrix.tensor.sides) {
       const LocalScales scales(side, matrix);
       atom.of.side = &side;
-      MESHSEAL_ASSIGN_OR_RETURN(const std::byte* const at, Take(atom, scales.bytes()));
+      MESHSEAL_ASSIGN_OR_RETURN(const uint64_t offset, Take(kAsStored, scales.bytes()));
+      weights_.pieces_.push_back({atom, offset, scales.bytes(), {}});
+      const std::byte* const at = weights_.memory_->bytes().data() + offset;
       for (uint32_t half = 0; half < matrix.halves(); ++half) {
         if (side.kind == SideKind::kScale) halves[half].scale = scales.View(half, at);
         if (side.kind == SideKind::kScale2) halves[half].scale_2 = scales.View(half, at);
@@ -194,35 +220,55 @@ class RankWeights::Placing {
     return halves;
   }
 
-  uint64_t placed() const { return placed_; }
+  absl::StatusOr<Halves> TakeAsStored(const Atom& atom, const LocalMatrix& matrix) {
+    MESHSEAL_ASSIGN_OR_RETURN(const uint64_t offset, Take(kAsStored, matrix.bytes()));
+    weights_.pieces_.push_back({atom, offset, matrix.bytes(), {}});
+    return matrix.Views(weights_.memory_->bytes().data() + offset);
+  }
 
- private:
-  absl::StatusOr<const std::byte*> Take(const Atom& atom, uint64_t bytes) {
-    const absl::Span<std::byte> memory = weights_.memory_->bytes();
-    if (bytes > memory.size() - placed_) {
-      return Refuse(Reason::kBug,
-                    absl::StrCat("the atoms need more than the ", memory.size(), " bytes that the plan charges"));
+  absl::StatusOr<Halves> TakePlanes(const Atom& atom, const LocalMatrix& matrix) {
+    const std::byte* const memory = weights_.memory_->bytes().data();
+    const absl::Span<const Plane> planes = PlanesOf(matrix.tensor.dtype);
+    Halves halves = matrix.Views(memory);
+    Piece piece = {atom, 0, matrix.bytes(), {}};
+    for (uint32_t half = 0; half < matrix.halves(); ++half) {
+      WeightMatrix& view = halves[half];
+      RepackedMatrix& repacked = piece.repacked.emplace_back();
+      repacked.at = static_cast<uint64_t>(view.data - memory);
+      repacked.stored = {nullptr, view.row_bytes, view.rows, view.columns};
+      view.data = nullptr;
+      view.row_bytes = 0;
+      view.planes.strip_rows = StripRowsOf(view.rows);
+      for (size_t i = 0; i < planes.size(); ++i) {
+        const uint32_t alignment = AlignmentOfPlaces(view.planes.strip_rows * planes[i].bytes);
+        MESHSEAL_ASSIGN_OR_RETURN(repacked.offsets[i],
+                                  Take(OfAlignment(alignment), BytesOfPlane(planes[i], view.rows, view.columns)));
+        view.planes.data[i] = memory + repacked.offsets[i];
+      }
     }
-    weights_.pieces_.push_back({atom, placed_, bytes});
-    const std::byte* const at = memory.data() + placed_;
+    weights_.pieces_.push_back(std::move(piece));
+    return halves;
+  }
+
+  absl::StatusOr<uint64_t> Take(size_t kind, uint64_t bytes) {
+    const uint64_t memory = weights_.memory_->bytes().size();
+    if (bytes > memory - placed_) {
+      return Refuse(Reason::kBug,
+                    absl::StrCat("the atoms need more than the ", memory, " bytes that the plan charges"));
+    }
     placed_ += bytes;
-    return at;
+    return std::exchange(next_[kind], next_[kind] + bytes);
   }
 
   RankWeights& weights_;
+  const bool repacks_;
+  Begins next_;
   uint64_t placed_ = 0;
 };
 
-absl::StatusOr<RankWeights> RankWeights::Reserve(const SealedPlan& sealed, uint32_t rank, ReserveMemory reserve) {
-  const Plan& plan = sealed.plan();
-  RankWeights weights;
-  const uint64_t charged = plan.memory[rank].weights;
-  MESHSEAL_ASSIGN_OR_RETURN(weights.memory_, reserve(charged));
+absl::Status RankWeights::Placing::PlaceAll(const Plan& plan, uint32_t rank) {
   const Coordinate at = CoordinateOf(plan.degrees, rank);
   const LayerRange stage = LayersOfStage(plan, at.pp);
-  weights.first_layer_ = stage.first;
-  weights.layers_.resize(stage.last - stage.first);
-  Placing placing(weights);
 
   for (uint32_t layer = stage.first; layer < stage.last; ++layer) {
     const std::optional<uint32_t> class_index = ClassOfLayer(plan, layer);
@@ -231,13 +277,13 @@ absl::StatusOr<RankWeights> RankWeights::Reserve(const SealedPlan& sealed, uint3
     const std::vector<uint32_t> held = LocalExperts(c, at.ep);
     const ColumnRange columns = ColumnsOf(c, at.tp);
     const ColumnRange shared_columns = SharedColumnsOf(c, plan.degrees, at);
-    LayerWeights& view = weights.layers_[layer - stage.first];
+    LayerWeights& view = weights_.layers_[layer - stage.first];
     view.experts.resize(held.size());
     for (const TensorClass& tensor : c.tensors) {
       const LayerTensor of = {plan.hidden, &c, &tensor, nullptr};
       // One matrix of the layer, or one of each expert; gate and up in one have two places.
       const auto whole = [&](WeightMatrix* matrix, WeightMatrix* up = nullptr) -> absl::Status {
-        MESHSEAL_ASSIGN_OR_RETURN(const Halves halves, placing.Place({of, layer, 0, {}}, shared_columns));
+        MESHSEAL_ASSIGN_OR_RETURN(const Halves halves, Place({of, layer, 0, {}}, shared_columns));
         *matrix = halves[0];
         if (up != nullptr) *up = halves[1];
         return absl::OkStatus();
@@ -245,7 +291,7 @@ absl::StatusOr<RankWeights> RankWeights::Reserve(const SealedPlan& sealed, uint3
       const auto experts = [&](WeightMatrix ExpertWeights::*matrix,
                                WeightMatrix ExpertWeights::*up = nullptr) -> absl::Status {
         for (size_t local = 0; local < held.size(); ++local) {
-          MESHSEAL_ASSIGN_OR_RETURN(const Halves halves, placing.Place({of, layer, held[local], {}}, columns));
+          MESHSEAL_ASSIGN_OR_RETURN(const Halves halves, Place({of, layer, held[local], {}}, columns));
           view.experts[local].*matrix = halves[0];
           if (up != nullptr) view.experts[local].*up = halves[1];
         }
@@ -310,6 +356,27 @@ absl::StatusOr<RankWeights> RankWeights::Reserve(const SealedPlan& sealed, uint3
       MESHSEAL_RETURN_IF_ERROR(placed);
     }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RankWeights> RankWeights::Reserve(const SealedPlan& sealed, uint32_t rank, ReserveMemory reserve) {
+  const Plan& plan = sealed.plan();
+  RankWeights weights;
+  const uint64_t charged = plan.memory[rank].weights;
+  MESHSEAL_ASSIGN_OR_RETURN(weights.memory_, reserve(charged));
+  const LayerRange stage = LayersOfStage(plan, CoordinateOf(plan.degrees, rank).pp);
+  weights.first_layer_ = stage.first;
+  weights.layers_.resize(stage.last - stage.first);
+  const bool repacks = plan.limits.repack != Repack::kNone;
+  Placing::Begins begins = {};
+  if (repacks) {  // once to see how many bytes lie how
+    Placing sizing(weights, repacks, begins);
+    MESHSEAL_RETURN_IF_ERROR(sizing.PlaceAll(plan, rank));
+    begins = sizing.Behind();
+    weights.pieces_.clear();
+  }
+  Placing placing(weights, repacks, begins);
+  MESHSEAL_RETURN_IF_ERROR(placing.PlaceAll(plan, rank));
   if (placing.placed() != charged) {
     return Refuse(Reason::kBug,
                   absl::StrCat("the atoms need ", placing.placed(), " bytes, the plan charges ", charged));
@@ -317,13 +384,29 @@ absl::StatusOr<RankWeights> RankWeights::Reserve(const SealedPlan& sealed, uint3
   return weights;
 }
 
-absl::Status RankWeights::LoadPiece(const WeightFiles& files, const Piece& piece, WeightPlacer& placer) const {
-  const absl::Span<std::byte> out = placer.Stage(piece.offset, piece.bytes);
-  MESHSEAL_RETURN_IF_ERROR(files.Read(piece.atom, out));
-  MESHSEAL_RETURN_IF_ERROR(files.Verify(piece.atom, out));
-  const absl::Status scales = CheckScales(piece.atom, out);
-  if (scales.ok()) return placer.Put();
-  return Refuse(*ReasonOf(scales), absl::StrCat(files.PlaceText(piece.atom), ", ", scales.message()));
+absl::Status RankWeights::LoadPiece(const WeightFiles& files, const Piece& piece, absl::Span<std::byte> stored,
+                                    WeightPlacer& placer) const {
+  const absl::Span<std::byte> read =
+      piece.repacked.empty() ? placer.Stage(piece.offset, piece.bytes) : stored.first(piece.bytes);
+  MESHSEAL_RETURN_IF_ERROR(files.Read(piece.atom, read));
+  MESHSEAL_RETURN_IF_ERROR(files.Verify(piece.atom, read));
+  const absl::Status scales = CheckScales(piece.atom, read);
+  if (!scales.ok()) {
+    return Refuse(*ReasonOf(scales), absl::StrCat(files.PlaceText(piece.atom), ", ", scales.message()));
+  }
+  if (piece.repacked.empty()) return placer.Put();
+  const DType dtype = piece.atom.of.tensor->dtype;
+  const absl::Span<const Plane> planes = PlanesOf(dtype);
+  for (const RepackedMatrix& matrix : piece.repacked) {
+    StoredBlocks blocks = matrix.stored;
+    blocks.data = read.data() + matrix.at;
+    for (uint32_t plane = 0; plane < planes.size(); ++plane) {
+      const uint64_t bytes = BytesOfPlane(planes[plane], blocks.rows, blocks.columns);
+      RepackPlane(dtype, blocks, plane, placer.Stage(matrix.offsets[plane], bytes).data());
+      MESHSEAL_RETURN_IF_ERROR(placer.Put());
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RankWeights::Load(const WeightFiles& files, uint32_t threads, LoadProgress* progress) {
@@ -335,8 +418,12 @@ absl::Status RankWeights::Load(const WeightFiles& files, uint32_t threads, LoadP
     return a.first != b.first ? a.first < b.first : a.second->offset < b.second->offset;
   });
 
-  uint64_t largest = 0;
-  for (const Piece& piece : pieces_) largest = std::max(largest, piece.bytes);
+  uint64_t largest = 0;         // that is put in its place at once; a plane is smaller than its piece
+  uint64_t largest_stored = 0;  // that is repacked
+  for (const Piece& piece : pieces_) {
+    largest = std::max(largest, piece.bytes);
+    if (!piece.repacked.empty()) largest_stored = std::max(largest_stored, piece.bytes);
+  }
 
   threads = static_cast<uint32_t>(std::clamp<uint64_t>(threads, 1, std::max<size_t>(1, order.size())));
   std::atomic<size_t> next{0};
@@ -345,6 +432,7 @@ absl::Status RankWeights::Load(const WeightFiles& files, uint32_t threads, LoadP
   std::vector<std::pair<size_t, absl::Status>> failures(threads, {order.size(), absl::OkStatus()});
   const auto work = [&](uint32_t thread) {
     std::unique_ptr<WeightPlacer> placer;
+    std::vector<std::byte> stored;
     while (!failed.load()) {
       const size_t at = next.fetch_add(1);
       if (at >= order.size()) return;
@@ -354,8 +442,9 @@ absl::Status RankWeights::Load(const WeightFiles& files, uint32_t threads, LoadP
           absl::StatusOr<std::unique_ptr<WeightPlacer>> made = memory_->MakePlacer(largest);
           status = made.status();
           if (made.ok()) placer = std::move(*made);
+          stored.resize(largest_stored);
         }
-        if (status.ok()) status = LoadPiece(files, *order[at].second, *placer);
+        if (status.ok()) status = LoadPiece(files, *order[at].second, absl::MakeSpan(stored), *placer);
       } catch (const std::bad_alloc&) {
         status = OutOfMemory();
       }

@@ -1,7 +1,9 @@
-// The atoms that one rank owns, in one block of memory, as stored.
+// The atoms that one rank owns, in one block of memory: as stored, or where the plan says so the experts' quantised
+// matrices repacked (formats/repacked.h), in as many bytes.
 #ifndef MESHSEAL_RUNTIME_WEIGHTS_RANK_WEIGHTS_H_
 #define MESHSEAL_RUNTIME_WEIGHTS_RANK_WEIGHTS_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -11,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "runtime/formats/repacked.h"
 #include "runtime/weights/weight_files.h"
 #include "runtime/weights/weight_matrix.h"
 #include "runtime/weights/weight_memory.h"
@@ -64,9 +67,10 @@ class RankWeights {
   static absl::StatusOr<RankWeights> Reserve(const SealedPlan& plan, uint32_t rank,
                                              ReserveMemory reserve = ReserveHostWeights);
 
-  // Reads the owned atoms and nothing else, and verifies the very bytes that it keeps, with `threads` threads, this one
-  // among them; progress may be null. Reasons: those of WeightFiles::Read and Verify; kWeightsTensor for a scale that
-  // is no number, with its tensor and place; kOutOfMemory, kDevice.
+  // Reads the owned atoms and nothing else, and verifies the very bytes that it keeps or repacks, with `threads`
+  // threads, this one among them, each of which has room for the largest piece that is repacked; progress may be null.
+  // Reasons: those of WeightFiles::Read and Verify; kWeightsTensor for a scale that is no number, with its tensor and
+  // place; kOutOfMemory, kDevice.
   absl::Status Load(const WeightFiles& files, uint32_t threads, LoadProgress* progress);
 
   // Views of the memory above, of a layer that has experts and lies in this rank's stage; null for any other.
@@ -77,16 +81,27 @@ class RankWeights {
  private:
   class Placing;
 
-  // A part of a tensor and its place in memory_. They stand in the order of the memory.
+  // A matrix of a piece that is repacked: where in the stored bytes it begins, and where in memory_ its planes lie.
+  struct RepackedMatrix {
+    uint64_t at = 0;
+    StoredBlocks stored;  // without data
+    std::array<uint64_t, kMostPlanes> offsets = {};
+  };
+
+  // A part of a tensor and its place in memory_, or those of its planes. They stand in the plan's order.
   struct Piece {
     Atom atom;
     uint64_t offset = 0;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0;                    // as stored
+    std::vector<RepackedMatrix> repacked;  // empty: it lies as stored
   };
 
   RankWeights() = default;
 
-  absl::Status LoadPiece(const WeightFiles& files, const Piece& piece, WeightPlacer& placer) const;
+  // Reads and verifies a piece, and puts it in its place. `stored`: as many bytes as the largest piece that is repacked
+  // has.
+  absl::Status LoadPiece(const WeightFiles& files, const Piece& piece, absl::Span<std::byte> stored,
+                         WeightPlacer& placer) const;
 
   std::unique_ptr<WeightMemory> memory_;
   std::vector<Piece> pieces_;

@@ -14,8 +14,9 @@ void DecodeRow(DType dtype, const std::byte* bytes, absl::Span<float> out) {
 }
 
 void WeightMatrix::Row(uint32_t row, absl::Span<float> out) const {
-  const std::byte* const at = data + row * row_bytes;
-  if (packed) {
+  if (planes.are_there()) {
+    for (uint32_t i = 0; i < columns; i += 8) ReadEightRepacked(dtype, planes, columns, row, i, &out[i]);
+  } else if (const std::byte* const at = data + row * row_bytes; packed) {
     for (size_t i = 0; i < out.size(); ++i) {
       out[i] = E2M1(Nibble(ByteAt(at, i / 2), i % 2 == 1));
     }

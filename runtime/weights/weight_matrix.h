@@ -1,4 +1,4 @@
-// A weight matrix as stored, and the only way to read it: one row at a time, decoded to float32.
+// A weight matrix, as stored or repacked, and the only way to read it: one row at a time, decoded to float32.
 #ifndef MESHSEAL_RUNTIME_WEIGHTS_WEIGHT_MATRIX_H_
 #define MESHSEAL_RUNTIME_WEIGHTS_WEIGHT_MATRIX_H_
 
@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "runtime/formats/repacked.h"
 #include "schema/dtype.h"
 #include "schema/terms.h"
 
@@ -44,6 +45,8 @@ struct WeightMatrix {
   bool packed = false;
   WeightScales scale;
   WeightScales scale_2;
+  // Where they are there, the elements lie in them; data and row_bytes say nothing.
+  RepackedPlanes planes;
 
   bool empty() const { return rows == 0 || columns == 0; }
 

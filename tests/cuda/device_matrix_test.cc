@@ -42,7 +42,12 @@ void ExpectTheSame(const Storage& storage, uint32_t rows, uint32_t columns) {
 }
 
 TEST(DeviceMatrixTest, ReadsTheBitsOfEveryStorage) {
-  for (const Storage& storage : AllStorages()) ExpectTheSame(storage, 7, 512);
+  for (const Storage& storage : AllStorages()) {
+    ExpectTheSame(storage, 7, 512);
+    if (!storage.repacked) continue;
+    ExpectTheSame(storage, 8, 512);  // in strips of several rows
+    ExpectTheSame(storage, 1, 256);
+  }
 }
 
 TEST(DeviceMatrixTest, ARowMayEndInsideEight) {

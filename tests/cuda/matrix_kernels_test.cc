@@ -290,6 +290,36 @@ TEST(MatrixKernelsTest, EveryStorage) {
     sizes.columns = 5;
     sizes.basis = Basis::kBf16;
     CheckGateUp({storage, StorageNamed("f32"), sizes});
+    if (!storage.repacked) continue;
+    sizes.columns = 8;  // strips of several rows
+    CheckGateUp({storage, StorageNamed("f32"), sizes});
+  }
+}
+
+// In whatever strips: several rows of them are read at once, or one, or those of a matrix with an odd number.
+TEST(MatrixKernelsTest, RepackedWeightsGiveTheBitsOfThoseAsStored) {
+  for (const Storage& repacked : AllStorages()) {
+    if (!repacked.repacked || repacked.lies != Lies::kInRows) continue;
+    Storage stored = repacked;
+    stored.repacked = false;
+    for (const uint32_t rows : {1u, 7u, 36u}) {
+      SCOPED_TRACE(absl::StrCat(repacked.name, ", ", rows, " rows"));
+      Sizes sizes;
+      sizes.columns = rows;
+      const Layer one(stored, StorageNamed("f32"), sizes);
+      const Layer other(repacked, StorageNamed("f32"), sizes);
+      EXPECT_EQ(GateUp(one, ProductKind::kLanes).marks, GateUp(other, ProductKind::kLanes).marks);
+      EXPECT_TRUE(SameBytes(GateUp(one, ProductKind::kLanes).out, GateUp(other, ProductKind::kLanes).out));
+    }
+    Sizes sizes;
+    sizes.tokens = sizes.max_tokens = 1;
+    sizes.columns = 256;
+    sizes.hidden = 8;
+    const Layer one(StorageNamed("f32"), stored, sizes);
+    const Layer other(StorageNamed("f32"), repacked, sizes);
+    for (const ProductKind kind : kKinds) {
+      EXPECT_TRUE(SameBytes(Down(one, kind, false).out, Down(other, kind, false).out)) << repacked.name;
+    }
   }
 }
 

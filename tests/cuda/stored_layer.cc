@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/formats/format.h"
+#include "runtime/formats/repacked.h"
 #include "schema/float_bits.h"
 
 namespace meshseal::cuda {
@@ -57,6 +58,13 @@ std::vector<Storage> AllStorages() {
   add(" packed, divided", {"", DType::kNvfp4, Lies::kInRows, true, DType::kF8E4M3, kMultiply, 1, 16, kDivide});
   add(" packed, divided twice", {"", DType::kNvfp4, Lies::kInRows, true, DType::kF8E4M3, kDivide, 1, 16, kDivide});
   add(" with a second scale", {"", DType::kNvfp4, Lies::kInRows, false, DType::kInvalid, kMultiply, 0, 0, kMultiply});
+  const std::vector<Storage> stored = storages;
+  for (Storage storage : stored) {
+    if (storage.packed || runtime::PlanesOf(storage.dtype).empty()) continue;
+    storage.name += " repacked";
+    storage.repacked = true;
+    storages.push_back(std::move(storage));
+  }
   return storages;
 }
 
@@ -67,12 +75,62 @@ Storage StorageNamed(const std::string& name) {
   std::abort();
 }
 
-std::byte* StoredWeights::Take(size_t bytes, size_t alignment) {
+std::byte* StoredWeights::Room(size_t bytes, size_t alignment) {
   const size_t at = (host_.size() + alignment - 1) / alignment * alignment;
   if (at + bytes > kCapacity) std::abort();
   host_.resize(at + bytes);
-  for (size_t i = at; i < host_.size(); ++i) host_[i] = static_cast<std::byte>(random_());
   return host_.data() + at;
+}
+
+std::byte* StoredWeights::Take(size_t bytes, size_t alignment) {
+  std::byte* const room = Room(bytes, alignment);
+  for (size_t i = 0; i < bytes; ++i) room[i] = static_cast<std::byte>(random_());
+  return room;
+}
+
+void StoredWeights::Upload() {
+  device_ = host_;
+  for (const Repacked& matrix : repacked_) {
+    std::memset(device_.data() + (matrix.data - host_.data()), 0xFF, matrix.bytes);
+  }
+}
+
+void StoredWeights::Repack(const runtime::WeightMatrix& matrix) {
+  Repacked& repacked = repacked_.emplace_back();
+  repacked.data = matrix.data;
+  const runtime::Format& format = *runtime::FindFormat(matrix.dtype);
+  repacked.bytes = (matrix.rows - 1) * matrix.row_bytes + matrix.columns / format.block_elements * format.block_bytes;
+  repacked.planes.strip_rows = runtime::StripRowsOf(matrix.rows);
+  const absl::Span<const runtime::Plane> planes = runtime::PlanesOf(matrix.dtype);
+  for (uint32_t i = 0; i < planes.size(); ++i) {
+    const uint64_t bytes = runtime::BytesOfPlane(planes[i], matrix.rows, matrix.columns);
+    // No better aligned than it has to be.
+    const uint32_t alignment = runtime::AlignmentOfPlaces(repacked.planes.strip_rows * planes[i].bytes);
+    std::byte* const room = Room(bytes + alignment, 32) + alignment;
+    runtime::RepackPlane(matrix.dtype, {matrix.data, matrix.row_bytes, matrix.rows, matrix.columns}, i, room);
+    repacked.planes.data[i] = room;
+  }
+}
+
+runtime::WeightMatrix StoredWeights::AsPlaced(runtime::WeightMatrix matrix) const {
+  for (const Repacked& repacked : repacked_) {
+    if (matrix.empty() || repacked.data != matrix.data) continue;
+    matrix.data = nullptr;
+    matrix.row_bytes = 0;
+    matrix.planes = repacked.planes;
+    break;
+  }
+  return matrix;
+}
+
+runtime::ExpertWeights StoredWeights::AsPlaced(runtime::ExpertWeights expert) const {
+  for (runtime::WeightMatrix* const matrix : {&expert.gate, &expert.up, &expert.down}) *matrix = AsPlaced(*matrix);
+  return expert;
+}
+
+runtime::SharedWeights StoredWeights::AsPlaced(runtime::SharedWeights shared) const {
+  for (runtime::WeightMatrix* const matrix : {&shared.gate, &shared.up, &shared.down}) *matrix = AsPlaced(*matrix);
+  return shared;
 }
 
 runtime::WeightMatrix StoredWeights::Add(const Storage& storage, uint32_t rows, uint32_t columns) {
@@ -145,6 +203,7 @@ runtime::WeightMatrix StoredWeights::Add(const Storage& storage, uint32_t rows, 
     std::memcpy(at, &value, 4);
     matrix.scale_2.data = at;
   }
+  if (storage.repacked) Repack(matrix);
   return matrix;
 }
 

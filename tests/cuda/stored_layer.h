@@ -35,9 +35,11 @@ struct Storage {
   uint32_t block_rows = 0;
   uint32_t block_columns = 0;
   ScaleApplies applies_2 = ScaleApplies::kInvalid;  // of a second one for all, f32; invalid: none
+  bool repacked = false;                            // on the device; the host has it as stored
 };
 
-// Every format of formats.def, and every layout and scale that a checkpoint may have.
+// Every format of formats.def, and every layout and scale that a checkpoint may have; and what of them can be
+// repacked, so, too.
 std::vector<Storage> AllStorages();
 
 // The named one of them.
@@ -58,22 +60,40 @@ class StoredWeights {
 
   const std::vector<std::byte>& bytes() const { return host_; }
 
-  // Copies what there is.
-  void Upload() { device_ = host_; }
+  // Copies what there is; of what was repacked only that form.
+  void Upload();
 
+  // Of weights that lie in `bytes`, what reads the copy.
   template <class T>
   auto Device(const T& weights) const {
-    return OnDevice(weights, host_.data(), device_.data());
+    return On(weights, device_.data());
+  }
+  template <class T>
+  auto On(const T& weights, const std::byte* device) const {
+    return OnDevice(AsPlaced(weights), host_.data(), device);
   }
 
  private:
   static constexpr size_t kCapacity = size_t{1} << 24;  // pointers into it stay
 
-  std::byte* Take(size_t bytes, size_t alignment);
+  // A matrix that was repacked.
+  struct Repacked {
+    const std::byte* data = nullptr;  // as stored
+    uint64_t bytes = 0;
+    runtime::RepackedPlanes planes;
+  };
+
+  std::byte* Room(size_t bytes, size_t alignment);
+  std::byte* Take(size_t bytes, size_t alignment);  // with random bytes
+  void Repack(const runtime::WeightMatrix& matrix);
+  runtime::WeightMatrix AsPlaced(runtime::WeightMatrix matrix) const;
+  runtime::ExpertWeights AsPlaced(runtime::ExpertWeights expert) const;
+  runtime::SharedWeights AsPlaced(runtime::SharedWeights shared) const;
 
   std::mt19937 random_;
   std::vector<std::byte> host_;
   std::vector<std::byte> device_;
+  std::vector<Repacked> repacked_;
 };
 
 }  // namespace meshseal::cuda

@@ -50,6 +50,15 @@ TEST(ExecutedTest, EveryStep) {
   EXPECT_EQ(Refusal(n), "");
 }
 
+TEST(ExecutedTest, RanksOnDevicesAloneHaveRepackedWeights) {
+  PlanNumbers n;
+  for (const Repack repack : {Repack::kByExpert, Repack::kByTensor}) {
+    n.repack = repack;
+    EXPECT_EQ(Refusal(n), "repacked weights, which backends of devices have (here: compile with 'repack: none')");
+    EXPECT_TRUE(CheckExecuted(support::BuildPlan(n), /*has_devices=*/true).ok());
+  }
+}
+
 TEST(ExecutedTest, EverythingIsNamedOnce) {
   PlanNumbers n;
   n.layers = 2;

@@ -246,6 +246,7 @@ void CheckRank(const SealedPlan& sealed, uint32_t rank, const Files& files, cons
   const ColumnRange own = ColumnsOf(c, at.tp);
   const ColumnRange shared = SharedColumnsOf(c, plan.degrees, at);
   const LayerWeights& view = *weights->Layer(0);
+  ASSERT_EQ(view.experts[0].down.planes.are_there(), plan.limits.repack != Repack::kNone);
   const std::vector<uint32_t> held = LocalExperts(c, at.ep);
   ASSERT_EQ(view.experts.size(), held.size());
   Comparison comparison;
@@ -317,9 +318,11 @@ TEST(WeightLayouts, EveryRankHasItsPartsOfEveryLayout) {
       {"mxfp4", Format(DType::kMxfp4, 32, 96, 32), false},
       {"nvfp4", Format(DType::kNvfp4, 32, 96, 16), false},
       {"q8_0", Format(DType::kQ8_0, 32, 96, 32), false},
+      {"q8_0 repacked", Format(DType::kQ8_0, 32, 96, 32), false},
   };
   cases[3].numbers.scale_block = 0;
-  cases[6].numbers.weight_source = WeightSource::kGguf;
+  cases[6].numbers.weight_source = cases[7].numbers.weight_source = WeightSource::kGguf;
+  cases[7].numbers.repack = Repack::kByExpert;
   struct World {
     uint32_t tp;
     uint32_t ep;
@@ -363,7 +366,7 @@ TEST(WeightLayouts, EveryRankHasItsPartsOfEveryLayout) {
       }
     }
   }
-  EXPECT_EQ(ranks, 4u * 12 * 13 + 3u * 6 * 13);
+  EXPECT_EQ(ranks, 4u * 12 * 13 + 4u * 6 * 13);
 }
 
 }  // namespace

@@ -114,8 +114,12 @@ MESHSEAL_DEVICE void AddChunk(const Reader& reader, uint32_t rows, uint32_t colu
     const auto row_of = [&](uint32_t r) { return first_row + r < rows ? first_row + r : rows - 1; };
     if constexpr (Reader::kIsSmall) {
       float weights[Shape::kRowsPerWarp][8];  // so all loads are on their way at once
-      MESHSEAL_UNROLL
-      for (uint32_t r = 0; r < Shape::kRowsPerWarp; ++r) reader.Eight(row_of(r), column, weights[r]);
+      if constexpr (Reader::kReadsRows && runtime::kStripRows % Shape::kRowsPerWarp == 0) {
+        reader.template Rows<Shape::kRowsPerWarp>(first_row, column, weights);
+      } else {
+        MESHSEAL_UNROLL
+        for (uint32_t r = 0; r < Shape::kRowsPerWarp; ++r) reader.Eight(row_of(r), column, weights[r]);
+      }
       MESHSEAL_UNROLL
       for (uint32_t operand = 0; operand < Shape::kOperands; ++operand) {
         if (operand >= live) break;

@@ -15,6 +15,13 @@
 // In front of a function of the device alone.
 #define MESHSEAL_DEVICE __device__ inline
 
+// The same, of one that must not be called: what its caller keeps in registers a call would put into memory.
+#if defined(MESHSEAL_SIMT)
+#define MESHSEAL_DEVICE_INTO_CALLER __device__ inline
+#else
+#define MESHSEAL_DEVICE_INTO_CALLER __device__ __forceinline__
+#endif
+
 // An array of the block in shared memory: MESHSEAL_SHARED(partial, float[kWarps]); the name, then the whole type. The
 // shim fills it with a pattern before each block and watches its bounds, which it could not do of a plain __shared__.
 #if defined(MESHSEAL_SIMT)

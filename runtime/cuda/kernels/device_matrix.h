@@ -1,5 +1,5 @@
-// Weights in device memory as stored: the device's twin of runtime/weights/weight_matrix.h, with the same fields, and
-// what reads it. Every element has the bits that WeightMatrix::Row gives it.
+// Weights in device memory, as stored or repacked: the device's twin of runtime/weights/weight_matrix.h, with the same
+// fields, and what reads it. Every element has the bits that WeightMatrix::Row gives it.
 //
 // Plain data; pointers are into device memory. The host makes them of a rank's weights and of where their bytes were
 // copied to.
@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "runtime/formats/format_elements.h"
+#include "runtime/formats/repacked.h"
 #include "runtime/host_device.h"
 #include "runtime/weights/scaled_element.h"
 #include "schema/dtype.h"
@@ -48,6 +49,7 @@ struct DeviceMatrix {
   const std::byte* data = nullptr;
   DeviceScales scale;
   DeviceScales scale_2;
+  runtime::RepackedPlanes planes;  // where they are there, the elements lie in them
 
   MESHSEAL_HOST_DEVICE bool empty() const { return rows == 0 || columns == 0; }
   MESHSEAL_HOST_DEVICE bool is_scaled() const {
@@ -92,7 +94,7 @@ MESHSEAL_HOST_DEVICE inline float ReadStored(DType dtype, const std::byte* eleme
 }
 
 // Eight elements of a run, from `first`, a multiple of 8; NaN for what has no format.
-MESHSEAL_HOST_DEVICE inline void ReadEightStored(DType dtype, const std::byte* run, uint32_t first, float* out) {
+MESHSEAL_INTO_CALLER void ReadEightStored(DType dtype, const std::byte* run, uint32_t first, float* out) {
   switch (dtype) {
 #define MESHSEAL_ELEMENT_FORMAT(dtype, Name)                                  \
   case DType::dtype:                                                          \
@@ -123,10 +125,12 @@ MESHSEAL_HOST_DEVICE void ForEachOfEight(uint32_t there, float* out, const Make&
 }
 
 // Elements [column, column + 8) of a row, `column` a multiple of 8; zeros where the row has ended.
-MESHSEAL_HOST_DEVICE inline void ReadEight(const DeviceMatrix& matrix, uint32_t row, uint32_t column, float* out) {
+MESHSEAL_INTO_CALLER void ReadEight(const DeviceMatrix& matrix, uint32_t row, uint32_t column, float* out) {
   const std::byte* const at = matrix.data + row * matrix.row_bytes;
   const uint32_t there = matrix.columns - column < 8 ? matrix.columns - column : 8;
-  if (!matrix.packed && matrix.element_bytes == 0 && there == 8) {
+  if (matrix.planes.are_there()) {
+    runtime::ReadEightRepacked(matrix.dtype, matrix.planes, matrix.columns, row, column, out);
+  } else if (!matrix.packed && matrix.element_bytes == 0 && there == 8) {
     ReadEightStored(matrix.dtype, at, column, out);
   } else {
     const uint64_t stride = matrix.element_bytes > 0 ? matrix.element_bytes : runtime::SizeOfBlock(matrix.dtype).bytes;
