@@ -169,31 +169,57 @@ class Weights {
   absl::Status Make(const BenchLayer& layer, const Storage& storage, Memory& memory, cudaStream_t stream) {
     // A piece of the rows, stored over and over.
     StoredWeights piece(3);
-    const runtime::WeightMatrix row = piece.Add(storage, 1, layer.hidden);
-    const runtime::WeightMatrix down_row = piece.Add(storage, 1, layer.columns);
-    const uint64_t rows = (uint64_t{4} << 20) / row.row_bytes;
-    const runtime::WeightMatrix many = piece.Add(storage, static_cast<uint32_t>(rows), layer.hidden);
-    const uint64_t period = rows * row.row_bytes;
-    const uint64_t in_bytes = layer.columns * row.row_bytes;
-    const uint64_t down_bytes = layer.hidden * down_row.row_bytes;
-    expert_bytes_ = 2 * in_bytes + down_bytes;
-    const uint64_t bytes = expert_bytes_ * layer.experts;
-    MESHSEAL_ASSIGN_OR_RETURN(std::byte* const device, memory.Take<std::byte>(bytes));
-    for (uint64_t at = 0; at < bytes; at += period) {
-      MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(device + at, many.data, std::min(period, bytes - at), cudaMemcpyHostToDevice,
-                                           stream, "the weights of a benchmark"));
+    const uint64_t row_bytes = piece.Add(storage, 1, layer.hidden).row_bytes;
+    const uint64_t down_row_bytes = piece.Add(storage, 1, layer.columns).row_bytes;
+    const auto rows = static_cast<uint32_t>((uint64_t{4} << 20) / row_bytes / 8 * 8);
+    const runtime::WeightMatrix added = piece.Add(storage, rows, layer.hidden);
+    piece.Upload();
+    const DeviceMatrix many = piece.Device(added);  // of the host still
+    // All experts' bytes, or all of each plane: gate, up and down of one after those of the other.
+    struct Part {
+      const std::byte* piece;
+      uint64_t period;
+      uint64_t in_bytes;
+      uint64_t down_bytes;
+      std::byte* device = nullptr;
+      uint64_t expert_bytes() const { return 2 * in_bytes + down_bytes; }
+    };
+    std::vector<Part> parts;
+    if (many.planes.are_there()) {
+      for (const runtime::Plane& plane : runtime::PlanesOf(storage.dtype)) {
+        parts.push_back({many.planes.data[parts.size()], runtime::BytesOfPlane(plane, rows, layer.hidden),
+                         runtime::BytesOfPlane(plane, layer.columns, layer.hidden),
+                         runtime::BytesOfPlane(plane, layer.hidden, layer.columns)});
+      }
+    } else {
+      parts.push_back({many.data, rows * row_bytes, layer.columns * row_bytes, layer.hidden * down_row_bytes});
     }
+    for (Part& part : parts) {
+      expert_bytes_ += part.expert_bytes();
+      const uint64_t bytes = part.expert_bytes() * layer.experts;
+      MESHSEAL_ASSIGN_OR_RETURN(part.device, memory.Take<std::byte>(bytes));
+      for (uint64_t at = 0; at < bytes; at += part.period) {
+        MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(part.device + at, part.piece, std::min(part.period, bytes - at),
+                                             cudaMemcpyHostToDevice, stream, "the weights of a benchmark"));
+      }
+    }
+    MESHSEAL_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream), "the weights of a benchmark");
     for (uint32_t expert = 0; expert < layer.experts; ++expert) {
-      const auto matrix = [&](uint32_t rows_of, const runtime::WeightMatrix& of, uint64_t at) {
-        runtime::WeightMatrix one = of;
+      const auto matrix = [&](uint32_t rows_of, uint32_t columns, uint32_t number) {
+        DeviceMatrix one = many;
         one.rows = rows_of;
-        one.data = device + expert * expert_bytes_ + at;
-        return OnDevice(one, one.data, one.data);
+        one.columns = columns;
+        for (size_t i = 0; i < parts.size(); ++i) {
+          const std::byte* const at = parts[i].device + expert * parts[i].expert_bytes() + number * parts[i].in_bytes;
+          (many.planes.are_there() ? one.planes.data[i] : one.data) = at;
+        }
+        return one;
       };
       DeviceExpert& one = experts_.emplace_back();
-      one.gate = matrix(layer.columns, row, 0);
-      one.up = matrix(layer.columns, row, in_bytes);
-      one.down = matrix(layer.hidden, down_row, 2 * in_bytes);
+      one.gate = matrix(layer.columns, layer.hidden, 0);
+      one.up = matrix(layer.columns, layer.hidden, 1);
+      one.down = matrix(layer.hidden, layer.columns, 2);
+      if (!many.planes.are_there()) one.down.row_bytes = down_row_bytes;
     }
     MESHSEAL_ASSIGN_OR_RETURN(table_, memory.Put(experts_));
     return absl::OkStatus();
@@ -256,6 +282,17 @@ absl::StatusOr<Step> MakeStep(const BenchLayer& layer, uint32_t tokens, Memory& 
   return step;
 }
 
+DownStep DownOf(const Step& step, const DeviceOwned& owned, const Weights& weights) {
+  DownStep down;
+  down.grid = step.grid;
+  down.owned = owned;
+  down.basis = Basis::kBf16;
+  down.experts = weights.table();
+  down.activations = step.activations;
+  down.out = step.slots;
+  return down;
+}
+
 absl::Status EnqueueCombine(const Step& step, const DeviceOwned& owned, cudaStream_t stream) {
   CombineStep combine;
   combine.grid = step.grid;
@@ -284,31 +321,24 @@ absl::Status BenchDecode(const BenchLayer& layer, const Storage& storage, const 
     const auto distinct = std::unique(routing.begin(), routing.end()) - routing.begin();
     bytes += static_cast<double>(distinct) * static_cast<double>(weights.expert_bytes()) / kRoutings;
   }
-  MESHSEAL_ASSIGN_OR_RETURN(const double us, Time(stream, kRoutings, repeat, [&]() -> absl::Status {
-                              for (const int32_t* const routing : routings) {
-                                const DeviceOwned owned = {routing, step.routing_weights, step.places};
-                                GateUpActivationStep gate_up;
-                                gate_up.grid = step.grid;
-                                gate_up.owned = owned;
-                                gate_up.basis = Basis::kBf16;
-                                gate_up.rule = kRule;
-                                gate_up.experts = weights.table();
-                                gate_up.x = step.x;
-                                gate_up.out = step.activations;
-                                MESHSEAL_RETURN_IF_CUDA_ERROR(
-                                    LaunchGateUpActivation(stream, ProductKind::kLanes, gate_up), "gate_up");
-                                DownStep down;
-                                down.grid = step.grid;
-                                down.owned = owned;
-                                down.basis = Basis::kBf16;
-                                down.experts = weights.table();
-                                down.activations = step.activations;
-                                down.out = step.slots;
-                                MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchDown(stream, ProductKind::kLanes, down), "down");
-                                MESHSEAL_RETURN_IF_ERROR(EnqueueCombine(step, owned, stream));
-                              }
-                              return absl::OkStatus();
-                            }));
+  MESHSEAL_ASSIGN_OR_RETURN(
+      const double us, Time(stream, kRoutings, repeat, [&]() -> absl::Status {
+        for (const int32_t* const routing : routings) {
+          const DeviceOwned owned = {routing, step.routing_weights, step.places};
+          GateUpActivationStep gate_up;
+          gate_up.grid = step.grid;
+          gate_up.owned = owned;
+          gate_up.basis = Basis::kBf16;
+          gate_up.rule = kRule;
+          gate_up.experts = weights.table();
+          gate_up.x = step.x;
+          gate_up.out = step.activations;
+          MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchGateUpActivation(stream, ProductKind::kLanes, gate_up), "gate_up");
+          MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchDown(stream, ProductKind::kLanes, DownOf(step, owned, weights)), "down");
+          MESHSEAL_RETURN_IF_ERROR(EnqueueCombine(step, owned, stream));
+        }
+        return absl::OkStatus();
+      }));
   const double rate = bytes / us / 1000;
   std::printf(
       "{\"what\":\"decode\",\"layer\":\"%s\",\"format\":\"%s\",\"tokens\":%u,\"us\":%.2f,\"gb_per_s\":%.1f,"
@@ -436,13 +466,7 @@ absl::StatusOr<bool> BenchPrefill(const BenchLayer& layer, const Storage& storag
   gate_up.rows = scatter.rows;
   gate_up.out = grouped;
   gate_up.are_halves = AreHalves(HalfType::kBf16, weights.experts()[0].up);
-  DownStep down;
-  down.grid = step.grid;
-  down.owned = owned;
-  down.basis = Basis::kBf16;
-  down.experts = weights.table();
-  down.activations = step.activations;
-  down.out = step.slots;
+  DownStep down = DownOf(step, owned, weights);
   down.grouping = grouping;
   down.are_halves = AreHalves(HalfType::kBf16, weights.experts()[0].down);
   const auto whole = [&]() -> absl::Status {
@@ -499,7 +523,8 @@ absl::StatusOr<bool> BenchAll(const std::string& layers, uint32_t repeat) {
   bool right = true;
   for (const BenchLayer& layer : kLayers) {
     if (std::string(layer.name).find(layers) == std::string::npos) continue;
-    for (const char* const format : {"bf16", "q8_0", "q4_k"}) {
+    for (const char* const format :
+         {"bf16", "q8_0", "q8_0 repacked", "q4_k", "q4_k repacked", "q6_k", "q6_k repacked"}) {
       const Storage storage = StorageNamed(format);
       Memory memory(stream.get());
       Weights weights;
