@@ -30,6 +30,13 @@ namespace {
 // A matrix that lies on the device already: its views say where.
 DeviceMatrix InPlace(const runtime::WeightMatrix& matrix) { return OnDevice(matrix, nullptr, nullptr); }
 
+// What tensor cores take of a basis.
+std::optional<HalfType> HalfOf(Basis basis) {
+  if (basis == Basis::kBf16) return HalfType::kBf16;
+  if (basis == Basis::kF16) return HalfType::kF16;
+  return std::nullopt;
+}
+
 }  // namespace
 
 absl::Span<const Numerics> CudaNumerics() {
@@ -110,6 +117,7 @@ absl::Status CudaBackend::Scatter(const runtime::ScatterArgs& args) {
   step.local_of_slot = scratch_.local_of_slot;
   step.counts = scratch_.counts;
   MESHSEAL_RETURN_IF_CUDA_ERROR(LaunchScatter(stream_, step), "scatter");
+  groups_ = true;
   if (kind_ != ProductKind::kLanes) return absl::OkStatus();
   // Kept for down, by when the plan may have given the grouping's place to another value.
   MESHSEAL_RETURN_IF_ERROR(EnqueueCopy(scratch_.slot_of_row, step.slot_of_row,
@@ -124,8 +132,9 @@ absl::Status CudaBackend::Scatter(const runtime::ScatterArgs& args) {
 CudaBackend::GroupedProduct CudaBackend::ChooseGrouped(
     Basis basis, absl::Span<const runtime::ExpertWeights> experts,
     absl::Span<const runtime::WeightMatrix runtime::ExpertWeights::*const> matrices) const {
-  if (kind_ != ProductKind::kLanes || (basis != Basis::kBf16 && basis != Basis::kF16)) return {kind_};
-  const HalfType type = basis == Basis::kBf16 ? HalfType::kBf16 : HalfType::kF16;
+  const std::optional<HalfType> half = HalfOf(basis);
+  if (kind_ != ProductKind::kLanes || !half.has_value()) return {kind_};
+  const HalfType type = *half;
   GroupedProduct product = {ProductKind::kTiles, true};
   for (const runtime::ExpertWeights& expert : experts) {
     for (const runtime::WeightMatrix runtime::ExpertWeights::*const matrix : matrices) {
@@ -135,6 +144,15 @@ CudaBackend::GroupedProduct CudaBackend::ChooseGrouped(
     }
   }
   return product;
+}
+
+ProductKind CudaBackend::ChooseShared(Basis basis, absl::Span<const runtime::WeightMatrix* const> matrices) const {
+  const std::optional<HalfType> type = HalfOf(basis);
+  if (!groups_ || kind_ != ProductKind::kLanes || !type.has_value()) return kind_;
+  for (const runtime::WeightMatrix* const matrix : matrices) {
+    if (!matrix->empty() && PiecesOf(*type, InPlace(*matrix)) == 0) return kind_;
+  }
+  return ProductKind::kTiles;
 }
 
 absl::Status CudaBackend::GateUp(const runtime::GateUpArgs& args) {
@@ -221,7 +239,8 @@ absl::Status CudaBackend::DownExact(const runtime::DownExactArgs& args) {
 }
 
 absl::Status CudaBackend::SharedGateUp(const runtime::SharedGateUpArgs& args) {
-  return FromCuda(LaunchSharedGateUp(stream_, kind_,
+  const ProductKind kind = ChooseShared(args.basis, {&args.shared.gate, &args.shared.up});
+  return FromCuda(LaunchSharedGateUp(stream_, kind,
                                      {tokens(), args.shape.tokens, args.basis, InPlace(args.shared.gate),
                                       InPlace(args.shared.up), args.x.data(), args.out.data()}),
                   "the shared expert's gate and up");
@@ -248,7 +267,7 @@ absl::Status CudaBackend::ShareOf(const runtime::StepShape& shape, const runtime
 absl::Status CudaBackend::SharedDown(const runtime::SharedDownArgs& args) {
   const float* shares = nullptr;
   MESHSEAL_RETURN_IF_ERROR(ShareOf(args.shape, args.shared, args.x, &shares));
-  return FromCuda(LaunchSharedDown(stream_, kind_,
+  return FromCuda(LaunchSharedDown(stream_, ChooseShared(args.basis, {&args.shared.down}),
                                    {tokens(), args.shape.tokens, args.shape.hidden, args.basis,
                                     InPlace(args.shared.down), args.activations.data(), shares, args.out.data()}),
                   "the shared expert's down");

@@ -29,8 +29,9 @@ class CudaBackend : public runtime::Backend {
  public:
   static constexpr absl::string_view kName = "cuda";
 
-  // All of it must live longer. `kind`: how products are summed. Where it is kLanes, those of grouped rows are made by
-  // tensor cores if they can be given every factor as it is (kTiles).
+  // All of it must live longer. `kind`: how products are summed. Where it is kLanes, those of grouped rows, and of the
+  // shared expert in a program that groups, are made by tensor cores if they can be given every factor as it is
+  // (kTiles).
   CudaBackend(cudaStream_t stream, const StepScratch& scratch, ProductKind kind)
       : stream_(stream), scratch_(scratch), kind_(kind) {}
 
@@ -43,6 +44,7 @@ class CudaBackend : public runtime::Backend {
   // Forgets the lists below and what steps left for later ones: a program begins.
   void Begin() {
     failures_.clear();
+    groups_ = false;
     grouping_ = {};
     gate_up_.reset();
   }
@@ -89,6 +91,8 @@ class CudaBackend : public runtime::Backend {
   };
   GroupedProduct ChooseGrouped(Basis basis, absl::Span<const runtime::ExpertWeights> experts,
                                absl::Span<const runtime::WeightMatrix runtime::ExpertWeights::*const> matrices) const;
+  // The same of the shared expert's.
+  ProductKind ChooseShared(Basis basis, absl::Span<const runtime::WeightMatrix* const> matrices) const;
   absl::Status SumSlots(const runtime::CombineArgs& args, const float* shared, StepKind step);
   void Note(StepKind step, const FailureList& list) { failures_.push_back({list, step}); }
 
@@ -100,6 +104,7 @@ class CudaBackend : public runtime::Backend {
   // A gate_up that waits for its activation, which every program has next: the two are one launch where the activation
   // does not take the place of what gate_up reads.
   std::optional<GateUpStep> gate_up_;
+  bool groups_ = false;      // the program has many tokens, and groups them by expert
   DeviceGrouping grouping_;  // of the program's owned slots; empty where none were grouped
 };
 

@@ -1,5 +1,6 @@
-// Products of grouped rows by tensor cores, under the SIMT shim: inside the bound that tile_product.h states of the
-// float64 sum of the very factors, the same bits under every order and beside any other rows.
+// Products of grouped rows, and of the shared expert, by tensor cores, under the SIMT shim: inside the bound that
+// tile_product.h states of the float64 sum of the very factors, the same bits under every order and beside any other
+// rows.
 #include "runtime/cuda/kernels/grouped_tiles.h"
 
 #include <gtest/gtest.h>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/backend/basis.h"
+#include "runtime/cuda/kernels/shared_tiles.h"
 #include "runtime/cuda/kernels/tile_pieces.h"
 #include "tests/cuda/kernel_buffers.h"
 #include "tests/cuda/stored_layer.h"
@@ -43,6 +45,8 @@ std::string TextOf(const Sizes& sizes) {
   return absl::StrCat("rows ", absl::StrJoin(sizes.rows, ","), ", hidden ", sizes.hidden, ", columns ", sizes.columns,
                       ", tiles of ", sizes.tile_rows, ", ", WordOf(sizes.basis));
 }
+
+HalfType TypeOf(Basis basis) { return basis == Basis::kBf16 ? HalfType::kBf16 : HalfType::kF16; }
 
 // Experts, and slots that go to them in no order: every third slot is another rank's. What no slot has is NaN.
 class Grouped {
@@ -103,7 +107,7 @@ class Grouped {
     return {static_cast<uint32_t>(capacity()), static_cast<uint32_t>(experts.size()), slot_of_row.data(),
             first_row.data()};
   }
-  HalfType type() const { return sizes.basis == Basis::kBf16 ? HalfType::kBf16 : HalfType::kF16; }
+  HalfType type() const { return TypeOf(sizes.basis); }
 
   GateUpGroupedStep GateUp(std::vector<float>* out, std::vector<uint32_t>* marks) const {
     *out = Unwritten<float>(capacity() * products());
@@ -148,10 +152,10 @@ struct Expected {
   double tolerance = 0;
 };
 
-Expected ProductOf(const Grouped& grouped, const WeightMatrix& matrix, const DeviceMatrix& device,
+Expected ProductOf(Basis basis, const WeightMatrix& matrix, const DeviceMatrix& device,
                    const std::vector<float>& weights, const float* x, const WeightMatrix& bias, uint32_t row) {
   std::vector<float> operand(x, x + matrix.columns);
-  runtime::ToBasis(grouped.sizes.basis, absl::MakeSpan(operand));
+  runtime::ToBasis(basis, absl::MakeSpan(operand));
   Expected expected;
   double magnitudes = 0;
   for (uint32_t i = 0; i < matrix.columns; ++i) {
@@ -159,7 +163,7 @@ Expected ProductOf(const Grouped& grouped, const WeightMatrix& matrix, const Dev
     expected.product += term;
     magnitudes += std::fabs(term);
   }
-  const double roundings = 1.01 * PiecesOf(grouped.type(), device) * std::ceil(matrix.columns / 16.0);
+  const double roundings = 1.01 * PiecesOf(TypeOf(basis), device) * std::ceil(matrix.columns / 16.0);
   expected.tolerance = std::ldexp(roundings * magnitudes, -24);
   if (bias.empty()) return expected;
   std::vector<float> biases(bias.columns);
@@ -172,12 +176,12 @@ Expected ProductOf(const Grouped& grouped, const WeightMatrix& matrix, const Dev
 bool IsUnwritten(float value) { return std::bit_cast<uint32_t>(value) == 0xFFFFFFFFu; }
 
 // Elements of a row of `out` against rows [0, matrix.rows) of the matrix.
-void ExpectRow(const Grouped& grouped, const WeightMatrix& matrix, const DeviceMatrix& device, const float* x,
+void ExpectRow(Basis basis, const WeightMatrix& matrix, const DeviceMatrix& device, const float* x,
                const WeightMatrix& bias, const float* out) {
   std::vector<float> weights(matrix.columns);
   for (uint32_t row = 0; row < matrix.rows; ++row) {
     matrix.Row(row, absl::MakeSpan(weights));
-    const Expected expected = ProductOf(grouped, matrix, device, weights, x, bias, row);
+    const Expected expected = ProductOf(basis, matrix, device, weights, x, bias, row);
     ASSERT_LE(std::fabs(double{out[row]} - expected.product), expected.tolerance)
         << "row " << row << ": " << out[row] << ", expected " << expected.product;
   }
@@ -193,6 +197,8 @@ void ExpectMarks(const Grouped& grouped, const std::vector<uint32_t>& marks) {
 
 cudaError_t LaunchAny(const GateUpGroupedStep& step) { return LaunchGateUpGrouped(nullptr, ProductKind::kTiles, step); }
 cudaError_t LaunchAny(const DownStep& step) { return LaunchDown(nullptr, ProductKind::kTiles, step); }
+cudaError_t LaunchAny(const SharedGateUpStep& step) { return LaunchSharedGateUp(nullptr, ProductKind::kTiles, step); }
+cudaError_t LaunchAny(const SharedDownStep& step) { return LaunchSharedDown(nullptr, ProductKind::kTiles, step); }
 
 template <class Step>
 void RunUnder(uint64_t seed, const Step& step) {
@@ -221,9 +227,9 @@ void CheckGateUp(const Grouped& grouped, uint64_t seed = 1) {
     const float* const x = &grouped.rows[uint64_t{row} * sizes.hidden];
     if (sizes.gated) {
       ASSERT_NO_FATAL_FAILURE(
-          ExpectRow(grouped, expert.gate, grouped.device_experts[local].gate, x, expert.gate_bias, its));
+          ExpectRow(sizes.basis, expert.gate, grouped.device_experts[local].gate, x, expert.gate_bias, its));
     }
-    ASSERT_NO_FATAL_FAILURE(ExpectRow(grouped, expert.up, grouped.device_experts[local].up, x, expert.up_bias,
+    ASSERT_NO_FATAL_FAILURE(ExpectRow(sizes.basis, expert.up, grouped.device_experts[local].up, x, expert.up_bias,
                                       its + (sizes.gated ? sizes.columns : 0)));
   }
 }
@@ -246,8 +252,8 @@ void CheckDown(Grouped& grouped, bool adds_bias, uint64_t seed = 1) {
     const auto at = static_cast<uint32_t>(row - grouped.slot_of_row.begin());
     const uint32_t local = grouped.ExpertOf(at);
     const ExpertWeights& expert = grouped.experts[local];
-    ASSERT_NO_FATAL_FAILURE(ExpectRow(grouped, expert.down, grouped.device_experts[local].down, grouped.Activation(at),
-                                      adds_bias ? expert.down_bias : WeightMatrix(), its));
+    ASSERT_NO_FATAL_FAILURE(ExpectRow(sizes.basis, expert.down, grouped.device_experts[local].down,
+                                      grouped.Activation(at), adds_bias ? expert.down_bias : WeightMatrix(), its));
   }
 }
 
@@ -453,6 +459,174 @@ TEST(GroupedTilesTest, InfinitiesAndNaNsStayWhatTheyAre) {
     grouped.experts[0].up.Row(column, absl::MakeSpan(weights));
     EXPECT_EQ(out[column], weights[3] * INFINITY);
     EXPECT_TRUE(std::isnan(out[2 + column]));
+  }
+}
+
+// Tokens and a rank's part of the shared expert. Behind the tokens all is NaN.
+class SharedPart {
+ public:
+  SharedPart(const Storage& gate_up, const Storage& down, uint32_t tokens, uint32_t hidden, uint32_t columns,
+             Basis basis_of_both, bool gated = true, bool shares_out = true)
+      : basis(basis_of_both), weights_(13) {
+    if (columns > 0) {
+      if (gated) shared.gate = weights_.Add(gate_up, columns, hidden);
+      shared.up = weights_.Add(gate_up, columns, hidden);
+      shared.down = weights_.Add(down, hidden, columns);
+    }
+    weights_.Upload();
+    device = weights_.Device(shared);
+    step = {5, tokens, 0};
+    std::mt19937 random(3);
+    const auto fill = [&](uint64_t width) {
+      std::vector<float> values = Unwritten<float>(max_tokens() * width);
+      for (uint64_t i = 0; i < tokens * width; ++i) values[i] = std::normal_distribution<float>()(random);
+      return values;
+    };
+    x = fill(hidden);
+    activations = fill(columns);
+    if (shares_out) shares = fill(1);
+  }
+
+  uint32_t max_tokens() const { return step.tokens + 3; }
+  uint32_t hidden() const { return static_cast<uint32_t>(x.size() / max_tokens()); }
+  uint64_t products() const { return uint64_t{shared.gate.rows} + shared.up.rows; }
+
+  SharedGateUpStep GateUp(std::vector<float>* out) const {
+    *out = Unwritten<float>(max_tokens() * products());
+    return {&step, max_tokens(), basis, device.gate, device.up, x.data(), out->data()};
+  }
+  SharedDownStep Down(std::vector<float>* out) const {
+    *out = Unwritten<float>(uint64_t{max_tokens()} * hidden());
+    return {&step,
+            max_tokens(),
+            hidden(),
+            basis,
+            device.down,
+            activations.data(),
+            shares.empty() ? nullptr : shares.data(),
+            out->data()};
+  }
+
+  const Basis basis;
+  runtime::SharedWeights shared;
+  DeviceShared device;
+  std::vector<float> x;
+  std::vector<float> activations;
+  std::vector<float> shares;
+  StepTokens step;
+
+ private:
+  StoredWeights weights_;
+};
+
+void CheckShared(const SharedPart& part) {
+  std::vector<float> out;
+  RunUnder(1, part.GateUp(&out));
+  for (uint64_t token = 0; token < part.max_tokens(); ++token) {
+    const float* const its = out.data() + token * part.products();
+    if (token >= part.step.tokens) {
+      ASSERT_TRUE(std::all_of(its, its + part.products(), IsUnwritten)) << "token " << token;
+      continue;
+    }
+    SCOPED_TRACE(absl::StrCat("gate and up, token ", token));
+    const float* const x = &part.x[token * part.hidden()];
+    if (!part.shared.gate.empty()) {
+      ASSERT_NO_FATAL_FAILURE(ExpectRow(part.basis, part.shared.gate, part.device.gate, x, {}, its));
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectRow(part.basis, part.shared.up, part.device.up, x, {}, its + part.shared.gate.rows));
+  }
+  RunUnder(1, part.Down(&out));
+  std::vector<float> unshared;
+  if (!part.shares.empty()) {
+    SharedDownStep step = part.Down(&unshared);
+    step.shares = nullptr;
+    RunUnder(1, step);
+  }
+  for (uint64_t token = 0; token < part.max_tokens(); ++token) {
+    float* const its = out.data() + token * part.hidden();
+    if (token >= part.step.tokens) {
+      ASSERT_TRUE(std::all_of(its, its + part.hidden(), IsUnwritten)) << "token " << token;
+      continue;
+    }
+    SCOPED_TRACE(absl::StrCat("down, token ", token));
+    if (!part.shares.empty()) {  // a product of the sum, rounded once
+      float* const sums = unshared.data() + token * part.hidden();
+      for (uint32_t i = 0; i < part.hidden(); ++i) ASSERT_EQ(its[i], sums[i] * part.shares[token]) << i;
+      std::copy_n(sums, part.hidden(), its);
+    }
+    if (part.shared.down.empty()) {
+      ASSERT_TRUE(std::all_of(its, its + part.hidden(), [](float value) { return value == 0; }));
+      continue;
+    }
+    const float* const activation = &part.activations[token * part.shared.down.columns];
+    ASSERT_NO_FATAL_FAILURE(ExpectRow(part.basis, part.shared.down, part.device.down, activation, {}, its));
+  }
+}
+
+TEST(SharedTilesTest, EveryShape) {
+  struct Edge {
+    uint32_t tokens, hidden, columns;
+  };
+  // Tokens and columns at the ends of a tile and without any, sums that are no multiple of 16 columns.
+  for (const Edge& edge : {Edge{0, 16, 16}, Edge{1, 16, 1}, Edge{7, 33, 9}, Edge{129, 40, 130}, Edge{128, 8, 128},
+                           Edge{3, 24, 0}, Edge{5, 1, 5}}) {
+    for (const Basis basis : {Basis::kBf16, Basis::kF16}) {
+      SCOPED_TRACE(absl::StrCat(edge.tokens, " tokens, ", edge.hidden, " by ", edge.columns, ", ", WordOf(basis)));
+      const Storage storage = StorageNamed(basis == Basis::kBf16 ? "bf16" : "f16");
+      CheckShared(
+          {storage, storage, edge.tokens, edge.hidden, edge.columns, basis, edge.hidden != 33, basis == Basis::kBf16});
+    }
+  }
+}
+
+TEST(SharedTilesTest, DecodedWeights) {
+  for (const char* const name : {"q8_0", "q4_k repacked", "f32", "bf16 transposed", "nvfp4 packed"}) {
+    SCOPED_TRACE(name);
+    CheckShared({StorageNamed(name), StorageNamed(name), 3, 256, 256, Basis::kBf16, false, false});
+  }
+}
+
+TEST(SharedTilesTest, NeitherOrdersNorOtherTokensMatter) {
+  for (const char* const name : {"bf16", "q8_0"}) {
+    const Storage storage = StorageNamed(name);
+    const SharedPart part(storage, storage, 131, 64, 32, Basis::kBf16);
+    std::vector<float> gate_up;
+    std::vector<float> down;
+    RunUnder(0, part.GateUp(&gate_up));
+    RunUnder(0, part.Down(&down));
+    for (uint64_t seed = 1; seed <= (support::kSanitized ? 1 : 3); ++seed) {
+      std::vector<float> again;
+      RunUnder(seed, part.GateUp(&again));
+      EXPECT_TRUE(SameBits(again, gate_up)) << name << ", " << seed;
+      RunUnder(seed, part.Down(&again));
+      EXPECT_TRUE(SameBits(again, down)) << name << ", " << seed;
+    }
+    for (const uint32_t token : {0u, 9u, 130u}) {
+      SharedPart alone(storage, storage, 1, 64, 32, Basis::kBf16);
+      std::copy_n(&part.x[token * 64], 64, alone.x.begin());
+      std::copy_n(&part.activations[token * 32], 32, alone.activations.begin());
+      alone.shares[0] = part.shares[token];
+      std::vector<float> its;
+      RunUnder(2, alone.GateUp(&its));
+      EXPECT_EQ(std::memcmp(its.data(), &gate_up[token * part.products()], part.products() * sizeof(float)), 0);
+      RunUnder(2, alone.Down(&its));
+      EXPECT_EQ(std::memcmp(its.data(), &down[token * 64], 64 * sizeof(float)), 0);
+    }
+  }
+}
+
+TEST(SharedTilesTest, WhatTensorCoresCannotDoIsNoNumber) {
+  const SharedPart part(StorageNamed("bf16"), StorageNamed("bf16"), 2, 32, 8, Basis::kF16);
+  std::vector<float> out;
+  RunUnder(1, part.GateUp(&out));
+  for (uint64_t i = 0; i < 2 * part.products(); ++i) EXPECT_TRUE(std::isnan(out[i])) << i;
+  for (const Basis basis : {Basis::kF32, Basis::kQ8, Basis::kRotated}) {
+    SharedGateUpStep gate_up = part.GateUp(&out);
+    gate_up.basis = basis;
+    EXPECT_EQ(LaunchAny(gate_up), cudaErrorInvalidValue) << WordOf(basis);
+    SharedDownStep down = part.Down(&out);
+    down.basis = basis;
+    EXPECT_EQ(LaunchAny(down), cudaErrorInvalidValue) << WordOf(basis);
   }
 }
 

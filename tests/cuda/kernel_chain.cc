@@ -56,13 +56,14 @@ std::vector<ChainSpec> AllChains() {
     for (const Storage& storage : AllStorages()) {
       const bool is_among = storage.dtype == DType::kBf16 || storage.dtype == DType::kQ4K || storage.packed;
       if (storage.lies != Lies::kInRows && !is_among) continue;  // the same code reads them
+      if (storage.lies == Lies::kAtOddPlaces && storage.repacked) continue;
       ChainSpec spec = {"", storage, bf16, kind};
       spec.tokens = 1;
-      spec.columns = 9;
+      spec.columns = storage.repacked && storage.lies == Lies::kInRows ? 12 : 9;  // repacked in strips, or row by row
       spec.whole = false;
       add(absl::StrCat("gate and up ", storage.name), spec);
     }
-    for (const char* const name : {"q4_k", "q8_0", "f32", "f16"}) {
+    for (const char* const name : {"q4_k", "q4_k repacked", "q8_0", "q8_0 repacked", "f32", "f16"}) {
       ChainSpec spec = {"", bf16, StorageNamed(name), kind};
       spec.columns = 256;
       add(absl::StrCat("down ", name), spec);
@@ -156,13 +157,13 @@ void KernelChain::MakeInputs() {
   const Storage bf16 = StorageNamed("bf16");
   const WeightMatrix router = weights_.Add(bf16, kExperts, kHidden);
   const WeightMatrix selection = weights_.AddVector(kExperts);
-  runtime::SharedWeights shared;
-  if (gated) shared.gate = weights_.Add(bf16, kShared, kHidden);
-  shared.up = weights_.Add(bf16, kShared, kHidden);
-  shared.down = weights_.Add(bf16, kHidden, kShared);
-  shared.expert_gate = weights_.AddVector(kHidden);
-  const std::byte* const device = Put(weights_.bytes());
-  const auto on_device = [&](const auto& one) { return OnDevice(one, weights_.bytes().data(), device); };
+  if (gated) shared_.gate = weights_.Add(bf16, kShared, kHidden);
+  shared_.up = weights_.Add(bf16, kShared, kHidden);
+  shared_.down = weights_.Add(bf16, kHidden, kShared);
+  shared_.expert_gate = weights_.AddVector(kHidden);
+  weights_.Upload();
+  const std::byte* const device = Put(weights_.uploaded());
+  const auto on_device = [&](const auto& one) { return weights_.On(one, device); };
   std::vector<DeviceExpert> experts;
   for (const ExpertWeights& expert : experts_) experts.push_back(on_device(expert));
 
@@ -189,10 +190,10 @@ void KernelChain::MakeInputs() {
   gate_up_.experts = grouped_.experts = fused_.experts = down_.experts = down_tiles_.experts = down_exact_.experts =
       table;
   down_tiles_.activations = Put(down_x_);
-  shared_gate_up_.gate = on_device(shared.gate);
-  shared_gate_up_.up = on_device(shared.up);
-  shared_gate_.expert_gate = on_device(shared.expert_gate);
-  shared_down_.down = shared_down_exact_.down = on_device(shared.down);
+  shared_gate_up_.gate = on_device(shared_.gate);
+  shared_gate_up_.up = on_device(shared_.up);
+  shared_gate_.expert_gate = on_device(shared_.expert_gate);
+  shared_down_.down = shared_down_exact_.down = on_device(shared_.down);
   residual_.input = x;
   spread_.from = reinterpret_cast<const uint32_t*>(x);
   const uint64_t first = spec_.tokens - spec_.tokens / 3;
@@ -308,6 +309,12 @@ void KernelChain::MakeSteps() {
   shared_down_.activations = shared_down_exact_.activations = shared_activation_.out;
   shared_down_.shares = shared_down_exact_.shares = shared_gate_.shares;
   shared_down_.out = Out<float>("shared_down", uint64_t{max_tokens} * kHidden);
+  shared_gate_up_tiles_ = shared_gate_up_;
+  shared_down_tiles_ = shared_down_;
+  if (spec_.kind == ProductKind::kTiles) {
+    shared_gate_up_tiles_.out = Out<float>("shared_gate_up of tiles", max_tokens * shared_products);
+    shared_down_tiles_.out = Out<float>("shared_down of tiles", uint64_t{max_tokens} * kHidden);
+  }
   shared_down_exact_.fixed_point = kFixedPoint;
   shared_down_exact_.segments = 2;
   shared_down_exact_.out = Out<int64_t>("shared_down_exact", uint64_t{max_tokens} * kHidden);
@@ -391,6 +398,10 @@ absl::Status KernelChain::EnqueueKernels() {
   Do(LaunchSharedActivation(stream_, shared_activation_), "shared_activation");
   Do(LaunchSharedGate(stream_, kind, shared_gate_), "shared_gate");
   Do(LaunchSharedDown(stream_, kind, shared_down_), "shared_down");
+  if (spec_.kind == ProductKind::kTiles) {
+    Do(LaunchSharedGateUp(stream_, spec_.kind, shared_gate_up_tiles_), "shared_gate_up of tiles");
+    Do(LaunchSharedDown(stream_, spec_.kind, shared_down_tiles_), "shared_down of tiles");
+  }
   Do(LaunchSharedDownExact(stream_, shared_down_exact_), "shared_down_exact");
   Do(LaunchCombine(stream_, combine_), "combine");
   Do(LaunchCombineExact(stream_, combine_exact_), "combine_exact");
@@ -421,8 +432,12 @@ absl::StatusOr<std::vector<ChainOutput>> KernelChain::Read() const {
                                   array.name);
   }
   MESHSEAL_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_), "the kernels");
-  if (spec_.kind != ProductKind::kTiles || spec_.integers || spec_.tokens == 0) return read;
+  if (spec_.kind != ProductKind::kTiles || spec_.tokens == 0) return read;
   for (ChainOutput& output : read) {
+    if (output.name == "shared_gate_up of tiles" || output.name == "shared_down of tiles") {
+      AddSharedTolerance(read, &output);
+    }
+    if (spec_.integers) continue;
     if (output.name == "gate_up_grouped" || output.name == "down of tiles") AddTolerance(read, &output);
   }
   return read;
@@ -463,6 +478,30 @@ void KernelChain::AddTolerance(const std::vector<ChainOutput>& read, ChainOutput
       } else {
         if (grid_.gated) of_matrix(experts_[local].gate);
         of_matrix(experts_[local].up);
+      }
+    }
+  }
+}
+
+// The same of the shared expert's.
+void KernelChain::AddSharedTolerance(const std::vector<ChainOutput>& read, ChainOutput* output) const {
+  const bool is_down = output->name == "shared_down of tiles";
+  const auto activations = As<float>(read, "shared_activation");
+  const auto shares = As<float>(read, "shares");
+  for (uint32_t token = 0; token < grid_.max_tokens; ++token) {
+    for (const WeightMatrix* const matrix :
+         is_down ? std::vector{&shared_.down} : std::vector{&shared_.gate, &shared_.up}) {
+      std::vector<float> weights(matrix->columns);
+      const float* const from = (is_down ? activations : x_).data() + uint64_t{token} * matrix->columns;
+      std::vector<float> operand(from, from + matrix->columns);
+      runtime::ToBasis(Basis::kBf16, absl::MakeSpan(operand));
+      for (uint32_t row = 0; row < matrix->rows; ++row) {
+        matrix->Row(row, absl::MakeSpan(weights));
+        double magnitudes = 0;
+        for (uint32_t i = 0; i < matrix->columns; ++i) magnitudes += std::fabs(double{weights[i]} * double{operand[i]});
+        double bound = 1.01 * kMostPieces * matrix->columns * magnitudes;
+        if (is_down) bound = (bound + magnitudes) * std::fabs(double{shares[token]});  // and the product's rounding
+        output->tolerance.push_back(static_cast<float>(2 * std::ldexp(bound, -23)));
       }
     }
   }

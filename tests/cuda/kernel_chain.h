@@ -42,7 +42,7 @@ struct ChainSpec {
   std::string name;
   Storage gate_up;
   Storage down;
-  ProductKind kind = ProductKind::kLanes;  // kTiles: of grouped rows; all other products are then by lanes
+  ProductKind kind = ProductKind::kLanes;  // kTiles: of what has them; all other products are then by lanes
   bool integers = false;                   // factors of tiles are small integers, so that any order of sums is exact
   Basis basis = Basis::kBf16;
   uint32_t tokens = 7;
@@ -95,6 +95,7 @@ class KernelChain {
   T* Out(const char* name, uint64_t count);
   std::vector<float> Floats(uint64_t count, bool integers);
   void AddTolerance(const std::vector<ChainOutput>& read, ChainOutput* output) const;
+  void AddSharedTolerance(const std::vector<ChainOutput>& read, ChainOutput* output) const;
 
   const ChainSpec spec_;
   const cudaStream_t stream_;
@@ -104,6 +105,7 @@ class KernelChain {
   std::vector<Array> inputs_;
   std::vector<Array> outputs_;
   std::vector<runtime::ExpertWeights> experts_;
+  runtime::SharedWeights shared_;
   std::vector<float> x_;       // of the tokens
   std::vector<float> down_x_;  // of the slots, for tiles
   StepGrid grid_;
@@ -122,9 +124,11 @@ class KernelChain {
   DownStep down_tiles_;
   DownExactStep down_exact_;
   SharedGateUpStep shared_gate_up_;
+  SharedGateUpStep shared_gate_up_tiles_;
   SharedActivationStep shared_activation_;
   SharedGateStep shared_gate_;
   SharedDownStep shared_down_;
+  SharedDownStep shared_down_tiles_;
   SharedDownExactStep shared_down_exact_;
   CombineStep combine_;
   CombineExactStep combine_exact_;

@@ -833,13 +833,11 @@ TEST(MatrixKernelsTest, AnAddendThatIsNoneIsTheOneThatTheReferenceRefuses) {
   EXPECT_EQ(check(infinite, kWide), "token 9: the output of expert 3 is not finite");
 }
 
-TEST(MatrixKernelsTest, TilesAreOfGroupedRowsAlone) {
+TEST(MatrixKernelsTest, TilesAreOfManyRowsOfOneMatrixAlone) {
   EXPECT_EQ(LaunchGateUp(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
   EXPECT_EQ(LaunchGateUpActivation(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
   EXPECT_EQ(LaunchRouterLogits(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
-  EXPECT_EQ(LaunchSharedGateUp(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
   EXPECT_EQ(LaunchSharedGate(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
-  EXPECT_EQ(LaunchSharedDown(nullptr, ProductKind::kTiles, {}), cudaErrorInvalidValue);
 }
 
 TEST(MatrixKernelsTest, MoreBlocksThanAGridHasAreRefused) {

@@ -97,6 +97,46 @@ INSTANTIATE_TEST_SUITE_P(Worlds, CudaPlans,
                                          Case{2, 2, Reduction::kOrdered, Basis::kBf16}, Case{1, 3, Reduction::kFast},
                                          Case{2, 2, Reduction::kFast}, Case{2, 2, Reduction::kExact}));
 
+// By tensor cores where a step has many tokens, and decode by lanes.
+TEST_F(CudaSessionTest, TheSharedExpertOfManyTokensIsTensorCoresWork) {
+  for (const Basis basis : {Basis::kBf16, Basis::kF32}) {
+    SCOPED_TRACE(WordOf(basis));
+    PlanNumbers n;
+    n.hidden = 64;
+    n.intermediate = 16;
+    n.shared_width = 32;
+    n.shared_gate = SharedGate::kSigmoid;
+    n.dtype = DType::kBf16;
+    n.gate_up_basis = n.down_basis = basis;
+    n.weight_source = WeightSource::kSynthetic;
+    n.decode_tokens = n.prefill_tokens = n.prefill_chunk = 4;
+    n.capture_bytes = 1 << 20;
+    const auto options = [](std::shared_ptr<runtime::Compute> compute) {
+      SessionOptions of = OptionsFor(std::move(compute));
+      of.weights.clear();
+      return of;
+    };
+    absl::StatusOr<std::unique_ptr<Session>> reference = Session::Create(support::BuildSealedPlan(n), options(nullptr));
+    ASSERT_TRUE(reference.ok()) << reference.status();
+    absl::StatusOr<std::unique_ptr<Session>> devices = Session::Create(support::BuildSealedPlan(n), options(Devices()));
+    ASSERT_TRUE(devices.ok()) << devices.status();
+    for (const Phase phase : {Phase::kDecode, Phase::kPrefill}) {
+      NoteKernels();
+      const std::vector<float> hidden(3 * 64, 0.5F);
+      std::vector<float> expected(hidden.size());
+      std::vector<float> found(hidden.size());
+      RunResult result;
+      ASSERT_TRUE((*reference)->Run({0, phase, 3, hidden, absl::MakeSpan(expected)}, &result).ok());
+      ASSERT_TRUE((*devices)->Run({0, phase, 3, hidden, absl::MakeSpan(found)}, &result).ok());
+      EXPECT_LE(support::RelativeDifference(found, expected), 2e-5);
+      const bool by_tiles = phase == Phase::kPrefill && basis == Basis::kBf16;
+      EXPECT_EQ(HasRun("SharedTilesKernel"), by_tiles) << WordOf(phase);
+      EXPECT_EQ(HasRun("SharedGateUpKernel"), !by_tiles) << WordOf(phase);
+      EXPECT_EQ(HasRun("SharedDownKernel"), !by_tiles) << WordOf(phase);
+    }
+  }
+}
+
 // Gate, up and activation are one launch, but not where the plan has the activation take the place of what they read.
 TEST_F(CudaSessionTest, AnActivationInThePlaceOfItsTokensIsALaunchOfItsOwn) {
   NoteKernels();

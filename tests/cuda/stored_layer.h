@@ -58,12 +58,11 @@ class StoredWeights {
   // A matrix of bf16 that are integers of -3 to 3.
   runtime::WeightMatrix AddIntegers(uint32_t rows, uint32_t columns);
 
-  const std::vector<std::byte>& bytes() const { return host_; }
-
   // Copies what there is; of what was repacked only that form.
   void Upload();
+  const std::vector<std::byte>& uploaded() const { return device_; }
 
-  // Of weights that lie in `bytes`, what reads the copy.
+  // What reads the copy, or another one of it.
   template <class T>
   auto Device(const T& weights) const {
     return On(weights, device_.data());

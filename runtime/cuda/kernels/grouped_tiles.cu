@@ -6,10 +6,6 @@
 namespace meshseal::cuda {
 namespace {
 
-// With two blocks on a multiprocessor at once one loads while the other multiplies; decoding takes more registers.
-template <HalfType type, bool decodes>
-using GroupedShape = TileShape<type, decodes, 4, 2, 2, 8>;
-
 // What gate_up_grouped and down have in common.
 struct TilesStep {
   StepGrid grid;
@@ -102,12 +98,12 @@ cudaError_t LaunchOf(cudaStream_t stream, const TilesStep& step) {
 
 cudaError_t LaunchOf(cudaStream_t stream, Basis basis, bool are_halves, const TilesStep& step) {
   if (basis == Basis::kBf16) {
-    return are_halves ? LaunchOf<GroupedShape<HalfType::kBf16, false>>(stream, step)
-                      : LaunchOf<GroupedShape<HalfType::kBf16, true>>(stream, step);
+    return are_halves ? LaunchOf<WholeShape<HalfType::kBf16, false>>(stream, step)
+                      : LaunchOf<WholeShape<HalfType::kBf16, true>>(stream, step);
   }
   if (basis != Basis::kF16) return cudaErrorInvalidValue;
-  return are_halves ? LaunchOf<GroupedShape<HalfType::kF16, false>>(stream, step)
-                    : LaunchOf<GroupedShape<HalfType::kF16, true>>(stream, step);
+  return are_halves ? LaunchOf<WholeShape<HalfType::kF16, false>>(stream, step)
+                    : LaunchOf<WholeShape<HalfType::kF16, true>>(stream, step);
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace meshseal::cuda {
 enum class ProductKind : uint8_t {
   kLanes = 1,      // float32, fixed columns for each lane of a warp, and a fixed tree
   kReference = 2,  // float64 in column order: the bits of the numerics contract reference-1
-  kTiles = 3,      // float32 by tensor cores, for rows grouped by expert: gate_up_grouped, and down of grouped slots
+  kTiles = 3,      // float32 by tensor cores, for many rows of one matrix: gate_up_grouped, down of grouped slots, and
+                   // shared_gate_up and shared_down of as many tokens
 };
 
 }  // namespace meshseal::cuda

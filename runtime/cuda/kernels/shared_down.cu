@@ -2,6 +2,7 @@
 #include "runtime/cuda/kernels/block_product.h"
 #include "runtime/cuda/kernels/device_code.h"
 #include "runtime/cuda/kernels/shared_down.h"
+#include "runtime/cuda/kernels/shared_tiles.h"
 
 namespace meshseal::cuda {
 namespace {
@@ -41,6 +42,9 @@ cudaError_t LaunchOf(cudaStream_t stream, const SharedDownStep& step) {
 }  // namespace
 
 cudaError_t LaunchSharedDown(cudaStream_t stream, ProductKind kind, const SharedDownStep& step) {
+  if (kind == ProductKind::kTiles && !step.down.empty()) return LaunchSharedTiles(stream, step);
+  // Zeros are of no kind.
+  if (kind == ProductKind::kTiles) return LaunchOf<ProductKind::kLanes>(stream, step);
   return LaunchByKind(kind, [&](auto chosen) { return LaunchOf<decltype(chosen)::value>(stream, step); });
 }
 

@@ -1,7 +1,7 @@
 // The shared expert's row of every token, times the share that its own gate gives it; zeros on a rank without columns
 // of it.
 //
-// Grid: a block for 8 tokens and a few columns.
+// Grid: a block for 8 tokens and a few columns. Of tiles: shared_tiles.h.
 #ifndef MESHSEAL_RUNTIME_CUDA_KERNELS_SHARED_DOWN_H_
 #define MESHSEAL_RUNTIME_CUDA_KERNELS_SHARED_DOWN_H_
 

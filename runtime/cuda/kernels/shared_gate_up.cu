@@ -2,6 +2,7 @@
 #include "runtime/cuda/kernels/block_product.h"
 #include "runtime/cuda/kernels/device_code.h"
 #include "runtime/cuda/kernels/shared_gate_up.h"
+#include "runtime/cuda/kernels/shared_tiles.h"
 
 namespace meshseal::cuda {
 namespace {
@@ -34,6 +35,7 @@ cudaError_t LaunchOf(cudaStream_t stream, const SharedGateUpStep& step) {
 }  // namespace
 
 cudaError_t LaunchSharedGateUp(cudaStream_t stream, ProductKind kind, const SharedGateUpStep& step) {
+  if (kind == ProductKind::kTiles) return LaunchSharedTiles(stream, step);
   return LaunchByKind(kind, [&](auto chosen) { return LaunchOf<decltype(chosen)::value>(stream, step); });
 }
 

@@ -1,6 +1,6 @@
 // Gate and up products of every token with the rank's columns of the shared expert.
 //
-// Grid: a block for 8 tokens and a few columns.
+// Grid: a block for 8 tokens and a few columns. Of tiles: shared_tiles.h.
 #ifndef MESHSEAL_RUNTIME_CUDA_KERNELS_SHARED_GATE_UP_H_
 #define MESHSEAL_RUNTIME_CUDA_KERNELS_SHARED_GATE_UP_H_
 

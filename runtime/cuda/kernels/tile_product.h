@@ -51,6 +51,11 @@ struct TileShape {
   MESHSEAL_DEVICE static uint32_t FirstOperand(uint32_t n) { return (n * operand_warps + Warp() % operand_warps) * 8; }
 };
 
+// The shape in use. With two blocks on a multiprocessor at once one loads while the other multiplies; decoding takes
+// more registers.
+template <HalfType type, bool decodes>
+using WholeShape = TileShape<type, decodes, 4, 2, 2, 8>;
+
 // A depth of a tile in shared memory. Rows are so far apart that eight of them lie in banks of their own.
 template <class Shape>
 struct StagedTile {
