@@ -1,8 +1,11 @@
 // Logits, and what the router's rule makes of them.
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "runtime/backend/refusals.h"
 #include "runtime/reference/dot.h"
 #include "runtime/reference/reference_backend.h"
 #include "runtime/reference/router_logits.h"
@@ -19,6 +22,10 @@ absl::Status ReferenceBackend::Route(const RouteArgs& args) {
     MESHSEAL_ASSIGN_OR_RETURN(const std::vector<float> logits,
                               RouterLogits(args.router.input, args.weight, bias, RowOf(args.x, token, shape.hidden),
                                            shape.first_token + token));
+    const std::vector<float> ranks = RanksOf(args.router, logits, selection_bias);
+    for (size_t expert = 0; expert < ranks.size(); ++expert) {
+      if (!std::isfinite(ranks[expert])) return RefuseScore(shape.first_token + token, expert);
+    }
     const Selection selection = SelectExperts(args.router, logits, selection_bias, shape.top_k);
     const uint64_t slot = uint64_t{token} * shape.top_k;
     std::copy(selection.experts.begin(), selection.experts.end(), args.experts.subspan(slot, shape.top_k).begin());

@@ -103,26 +103,24 @@ Selection SelectBySparsemixer(const Router& router, absl::Span<const float> logi
 
 }  // namespace
 
+std::vector<float> RanksOf(const Router& router, absl::Span<const float> logits,
+                           absl::Span<const float> selection_bias) {
+  std::vector<float> ranks(logits.begin(), logits.end());
+  if (router.scoring == Scoring::kSparsemixer) return ranks;
+  if (router.order == RouteOrder::kScoreThenTopK) {
+    const std::vector<double> scores = ScoresOf(router.scoring, logits, AllOf(logits.size()));
+    ranks.assign(scores.begin(), scores.end());
+  }
+  for (size_t expert = 0; expert < selection_bias.size(); ++expert) ranks[expert] += selection_bias[expert];
+  return ranks;
+}
+
 Selection SelectExperts(const Router& router, absl::Span<const float> logits, absl::Span<const float> selection_bias,
                         uint32_t k) {
   if (router.scoring == Scoring::kSparsemixer) return SelectBySparsemixer(router, logits, k);
-  const bool logits_first = router.order == RouteOrder::kTopKThenScore;
-  std::vector<double> all_scores;
-  std::vector<float> ranks(logits.begin(), logits.end());
-  if (!logits_first) {
-    all_scores = ScoresOf(router.scoring, logits, AllOf(logits.size()));
-    ranks.assign(all_scores.begin(), all_scores.end());
-  }
-  for (size_t expert = 0; expert < selection_bias.size(); ++expert) ranks[expert] += selection_bias[expert];
+  std::vector<float> ranks = RanksOf(router, logits, selection_bias);
   if (router.groups.count > 0) KeepGroups(router.groups, ranks);
-  std::vector<int32_t> experts = TopK(ranks, k);
-  std::vector<double> scores;
-  if (logits_first) {
-    scores = ScoresOf(router.scoring, logits, experts);
-  } else {
-    for (const int32_t expert : experts) scores.push_back(all_scores[Index(expert)]);
-  }
-  return Weigh(router, std::move(experts), scores);
+  return WeighExperts(router, logits, TopK(ranks, k));
 }
 
 Selection WeighExperts(const Router& router, absl::Span<const float> logits, absl::Span<const int32_t> experts) {

@@ -20,7 +20,12 @@ struct Selection {
   std::vector<float> weights;    // of the same, as multiplied in
 };
 
-// `logits` [E] are finite and carry the router's bias already; `selection_bias` [E] or empty; `k` at most E.
+// What experts are compared by, [E]: their scores or logits, plus the selection bias [E] if there is one. `logits` [E]
+// are finite and carry the router's bias already.
+std::vector<float> RanksOf(const Router& router, absl::Span<const float> logits,
+                           absl::Span<const float> selection_bias);
+
+// `logits` as above, and ranks that are finite, too; `k` at most E.
 Selection SelectExperts(const Router& router, absl::Span<const float> logits, absl::Span<const float> selection_bias,
                         uint32_t k);
 

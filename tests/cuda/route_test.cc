@@ -63,6 +63,8 @@ class Routed {
         selection_bias_(layer.has_selection_bias ? Coarse(layer.experts, 4) : std::vector<float>()) {}
 
   std::vector<float>& x() { return x_; }
+  std::vector<float>& bias() { return bias_; }
+  std::vector<float>& selection_bias() { return selection_bias_; }
 
   // The reference's status; its result is expected afterwards.
   absl::Status RunReference() {
@@ -245,6 +247,43 @@ TEST(RouteKernelTest, AScoreThatIsNotFiniteIsNamed) {
   EXPECT_EQ(routed.experts()[2], 0);  // what is safe to read by
   EXPECT_EQ(routed.experts()[3], 1);
   EXPECT_EQ(routed.weights()[2], 0);
+}
+
+// So is one that its selection bias makes that; of the first token already, since all have the same biases.
+TEST(RouteKernelTest, ABiasedScoreThatIsNotFiniteIsNamed) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const RouteOrder order : kOrders) {
+    for (const float bias : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
+      for (const uint32_t groups : {0u, 6u}) {
+        Router rule = Rule(Scoring::kSigmoid, order, Renormalize::kSum);
+        if (groups > 0) rule.groups = {groups, 2, GroupScore::kTop2Sum};
+        Routed routed({2, 3, 4, 60, rule, false, true});
+        routed.selection_bias()[41] = routed.selection_bias()[52] = bias;
+        const absl::Status refused = routed.RunReference();
+        EXPECT_EQ(refused.message(), "token 0: the router score of expert 41 is not finite");
+        UnderEverySchedule([&] { return routed.RunKernel(); });
+        EXPECT_EQ(routed.failures()[0], FailureWord(FailureKind::kRouterScore, 41, 0));
+        EXPECT_EQ(routed.failures()[1], FailureWord(FailureKind::kRouterScore, 41, 1));
+      }
+    }
+  }
+  // Sparsemixer compares logits alone.
+  Routed routed(
+      {2, 3, 4, 60, Rule(Scoring::kSparsemixer, RouteOrder::kScoreThenTopK, Renormalize::kNone), false, true});
+  routed.selection_bias()[41] = kInfinity;
+  EXPECT_TRUE(routed.RunReference().ok());
+  UnderEverySchedule([&] { return routed.RunKernel(); });
+  routed.ExpectReference();
+}
+
+// Scores that are all nothing weigh nothing over nothing. What comes of such a weight is refused, not the weight.
+TEST(RouteKernelTest, AWeightMayBeNoNumber) {
+  Routed routed({2, 2, 2, 8, Rule(Scoring::kSigmoid, RouteOrder::kScoreThenTopK, Renormalize::kSum), true, false});
+  for (float& bias : routed.bias()) bias = -1e6f;
+  ASSERT_TRUE(routed.RunReference().ok());
+  UnderEverySchedule([&] { return routed.RunKernel(); });
+  routed.ExpectReference();
+  EXPECT_NE(routed.weights()[0], routed.weights()[0]);
 }
 
 TEST(RouteKernelTest, ALayerWithoutRoomIsRefused) {

@@ -46,7 +46,7 @@ MESHSEAL_DEVICE Ranked NextBest(const float* ranks, uint32_t count, const Ranked
   for (uint32_t id = Lane(); id < count; id += kWarpLanes) {
     const Ranked one{ranks[id], id};
     if (last.id != kNobody && !ComesBefore(last, one)) continue;
-    if (best.id == kNobody ? one.rank == one.rank : ComesBefore(one, best)) best = one;
+    if (best.id == kNobody || ComesBefore(one, best)) best = one;
   }
   for (uint32_t offset = kWarpLanes / 2; offset > 0; offset /= 2) {
     const Ranked other{__shfl_xor_sync(kWholeWarp, best.rank, static_cast<int>(offset)),
@@ -142,32 +142,34 @@ MESHSEAL_DEVICE void KeepGroups(const RouteStep& step, const Workspace& work) {
   __syncwarp();
 }
 
-// Whether k experts could be chosen: their ranks must be numbers.
-MESHSEAL_DEVICE bool ChooseByRank(const RouteStep& step, const Workspace& work) {
+MESHSEAL_DEVICE void ChooseByRank(const RouteStep& step, const Workspace& work) {
   Ranked last{0, kNobody};
   for (uint32_t j = 0; j < step.grid.top_k; ++j) {
     last = NextBest(work.ranks, step.experts, last);
-    if (last.id == kNobody) return false;
     if (Lane() == 0) work.chosen[j] = last.id;
   }
   __syncwarp();
-  return true;
 }
 
-MESHSEAL_DEVICE bool Select(const RouteStep& step, const Workspace& work) {
+// The lowest expert whose rank is not finite, and nothing is chosen; kNobody where all are.
+MESHSEAL_DEVICE uint32_t Select(const RouteStep& step, const Workspace& work) {
   const SharedPart over_all = SoftmaxOverAll(step, work.logits);
   const bool logits_first = step.rule.order == RouteOrder::kTopKThenScore;
+  uint32_t refused = kNobody;
   for (uint32_t expert = Lane(); expert < step.experts; expert += kWarpLanes) {
     const float logit = work.logits[expert];
     float rank = logits_first ? logit : static_cast<float>(ScoreIn(step, over_all, logit));
     if (!step.selection_bias.empty()) rank += ReadVector(step.selection_bias, expert);
     work.ranks[expert] = rank;
+    if (!IsFinite(rank) && refused == kNobody) refused = expert;
   }
+  refused = WarpMin(refused);
+  if (refused != kNobody) return refused;
   __syncwarp();
   if (step.rule.groups.count > 0) KeepGroups(step, work);
-  if (!ChooseByRank(step, work)) return false;
+  ChooseByRank(step, work);
   ScoreChosen(step, over_all, work);
-  return true;
+  return kNobody;
 }
 
 // One expert after the other: those left come after the last chosen one.
@@ -219,13 +221,15 @@ __global__ void RouteKernel(RouteStep step, uint32_t workspace_bytes) {
   const uint32_t token = blockIdx.x * (blockDim.x / kWarpLanes) + Warp();
   if (token >= step.grid.step->tokens) return;
   const Workspace work = WorkspaceOf(step, workspace_bytes);
-  const uint32_t refused = LoadLogits(step, token, work.logits);
-  if (refused != kNobody) return WriteFailure(step, token, FailureWord(FailureKind::kRouterScore, refused, token));
-  if (step.rule.scoring == Scoring::kSparsemixer) {
-    SelectBySparsemixer(step, work);
-  } else if (!Select(step, work)) {
-    return WriteFailure(step, token, FailureWord(FailureKind::kRouterScore, 0, token));
+  uint32_t refused = LoadLogits(step, token, work.logits);
+  if (refused == kNobody) {
+    if (step.rule.scoring == Scoring::kSparsemixer) {
+      SelectBySparsemixer(step, work);
+    } else {
+      refused = Select(step, work);
+    }
   }
+  if (refused != kNobody) return WriteFailure(step, token, FailureWord(FailureKind::kRouterScore, refused, token));
   Write(step, token, work);
 }
 
