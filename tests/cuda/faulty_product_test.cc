@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "runtime/reference/dot.h"
-#include "tests/cuda/faulty_tiles.h"
 #include "tests/cuda/stored_layer.h"
 #include "tests/simt/direct_launch.h"
 
@@ -94,7 +93,7 @@ class FaultyTilesTest : public FaultTest {
           return static_cast<float>(static_cast<int>(random() % 255) - 127) / 64;
         }) {}
 
-  bool IsRight(TileFault fault, bool decodes, uint64_t seed) {
+  bool IsRight(ProductFault fault, bool decodes, uint64_t seed) {
     return FaultTest::IsRight(seed, [&](const DeviceMatrix& matrix, const float* x, uint32_t operands, float* out) {
       return LaunchFaultyTiles(fault, decodes, matrix, x, operands, out);
     });
@@ -103,15 +102,15 @@ class FaultyTilesTest : public FaultTest {
 
 TEST_F(FaultyTilesTest, WithoutAFaultTheyAreRight) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
-    EXPECT_TRUE(IsRight(TileFault::kNone, false, seed)) << seed;
-    EXPECT_TRUE(IsRight(TileFault::kNone, true, seed)) << seed;
+    EXPECT_TRUE(IsRight(ProductFault::kNone, false, seed)) << seed;
+    EXPECT_TRUE(IsRight(ProductFault::kNone, true, seed)) << seed;
   }
 }
 
 TEST_F(FaultyTilesTest, EachFaultIsSeen) {
-  for (const TileFault fault :
-       {TileFault::kNoBarrier, TileFault::kSwappedFragments, TileFault::kNextEight, TileFault::kNextRow,
-        TileFault::kNextColumn, TileFault::kNextOperand, TileFault::kOneRowTooMany}) {
+  for (const ProductFault fault :
+       {ProductFault::kNoBarrier, ProductFault::kSwappedFragments, ProductFault::kNextEight, ProductFault::kNextRow,
+        ProductFault::kNextColumn, ProductFault::kNextOperand, ProductFault::kOneRowTooMany}) {
     for (uint64_t seed = 0; seed < 8; ++seed) {
       EXPECT_FALSE(IsRight(fault, false, seed)) << static_cast<int>(fault) << ", " << seed;
       EXPECT_FALSE(IsRight(fault, true, seed)) << static_cast<int>(fault) << ", " << seed;
