@@ -12,6 +12,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -320,6 +321,25 @@ TEST(MatrixKernelsTest, RepackedWeightsGiveTheBitsOfThoseAsStored) {
     for (const ProductKind kind : kKinds) {
       EXPECT_TRUE(SameBytes(Down(one, kind, false).out, Down(other, kind, false).out)) << repacked.name;
     }
+  }
+}
+
+TEST(MatrixKernelsTest, PlanesThatLieElsewhereAreSeen) {
+  for (const char* const name : {"q8_0 repacked", "q4_k repacked"}) {
+    Sizes sizes;
+    sizes.columns = 8;
+    const Layer right(StorageNamed(name), StorageNamed("f32"), sizes);
+    const std::vector<float> expected = GateUp(right, ProductKind::kLanes).out;
+    const auto differs = [&](const std::function<void(runtime::RepackedPlanes&)>& change) {
+      Layer wrong(StorageNamed(name), StorageNamed("f32"), sizes);
+      for (DeviceExpert& expert : wrong.device_experts) change(expert.up.planes);
+      return !SameBytes(GateUp(wrong, ProductKind::kLanes).out, expected);
+    };
+    EXPECT_FALSE(differs([](runtime::RepackedPlanes&) {}));
+    EXPECT_TRUE(differs([](runtime::RepackedPlanes& planes) { std::swap(planes.data[0], planes.data[1]); }));
+    EXPECT_TRUE(differs([](runtime::RepackedPlanes& planes) { planes.data[0] += 16; }));
+    EXPECT_TRUE(differs([](runtime::RepackedPlanes& planes) { planes.data[1] += 64; }));
+    EXPECT_TRUE(differs([](runtime::RepackedPlanes& planes) { planes.strip_rows = 1; }));
   }
 }
 
