@@ -145,7 +145,7 @@ struct GapRow {
 
 constexpr GapRow kGaps[] = {
     {FindRotatedOperands, true, true}, {FindRotatedWeights, true, true}, {FindWideIndices, true, true},
-    {FindRepacking, true, false},       {FindPinnedDevices, true, false}, {FindManyExperts, false, true},
+    {FindRepacking, true, false},      {FindPinnedDevices, true, false}, {FindManyExperts, false, true},
     {FindSmallDevices, false, true},
 };
 
