@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -63,6 +64,14 @@ class Compute {
 
   // Whether its ranks stand in for the plan's devices.
   virtual bool emulates() const = 0;
+
+  // How its ranks' addends become sums of `reduction`, for people; empty where it leaves that to the session's world.
+  // What of it has to be decided and nobody has decided, is decided now, in this process's environment: before the
+  // first session and before other threads read that.
+  virtual std::string SettleSums(Reduction reduction) const {
+    static_cast<void>(reduction);
+    return "";
+  }
 
   // OK, or reason kNotBuilt with everything in `plan` that it does not execute.
   virtual absl::Status CheckPlan(const Plan& plan) const = 0;

@@ -249,7 +249,7 @@ absl::Status RunBench(const BenchFlags& flags) {
   MESHSEAL_ASSIGN_OR_RETURN(const std::vector<PhaseTokens> calls, CallsOf(flags, opened.plan()));
   MESHSEAL_ASSIGN_OR_RETURN(const uint32_t layer, LayerOf(flags, opened.plan()));
 
-  const std::string sums = SettleSums(flags.backend, ranks, opened.plan().reduction);
+  const std::string sums = options.compute->SettleSums(opened.plan().reduction);
   BenchHead head;
   head.plan_id = HexOf(opened.id());
   head.version = std::string(Version());

@@ -1,7 +1,6 @@
 #include "tools/run/compute_choice.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -9,9 +8,6 @@
 #include "runtime/session/named_compute.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
-#ifdef MESHSEAL_CUDA
-#include "runtime/cuda/nccl_settings.h"
-#endif
 
 namespace meshseal::tools {
 namespace {
@@ -60,19 +56,6 @@ absl::StatusOr<std::shared_ptr<runtime::Compute>> ComputeOf(absl::string_view ba
                                                             bool without_management_library) {
   return runtime::MakeCompute(backend == kCuda && ranks == kLoopback ? kCudaLoopback : backend,
                               without_management_library);
-}
-
-std::string SettleSums([[maybe_unused]] absl::string_view backend, [[maybe_unused]] absl::string_view ranks,
-                       [[maybe_unused]] Reduction reduction) {
-#ifdef MESHSEAL_CUDA
-  if (backend != kCuda || ranks == kLoopback) return "";
-  if (!cuda::CheckSums(reduction, cuda::NcclSettings::OfProcess().environment()).ok()) {
-    ::setenv(cuda::kNvlsVariable, "0", /*overwrite=*/1);
-  }
-  return cuda::SumsText(reduction, cuda::NcclSettings::OfProcess().environment());
-#else
-  return "";
-#endif
 }
 
 }  // namespace meshseal::tools

@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/session/compute.h"
-#include "schema/terms.h"
 
 namespace meshseal::tools {
 
@@ -24,11 +23,6 @@ absl::StatusOr<std::string> RanksOf(absl::string_view backend, absl::string_view
 // device for it.
 absl::StatusOr<std::shared_ptr<runtime::Compute>> ComputeOf(absl::string_view backend, absl::string_view ranks,
                                                             bool without_management_library);
-
-// How a plan's sums are made where its addends travel by NCCL, for people; empty elsewhere. Before, where NCCL makes
-// them of float32 and nobody has decided whether switches may add (NVLS), whose sums differ from call to call: they may
-// not, which this process's environment then says. Called before the session that NCCL's first call is of.
-std::string SettleSums(absl::string_view backend, absl::string_view ranks, Reduction reduction);
 
 }  // namespace meshseal::tools
 

@@ -249,7 +249,7 @@ absl::Status RunPlan(const RunFlags& flags, const RankLaunch& launch, std::strin
   MESHSEAL_ASSIGN_OR_RETURN(const PlanSource source, ReadPlanSource(flags.plan));
   MESHSEAL_ASSIGN_OR_RETURN(SealedPlan opened, SealedPlan::Open(source.file, policy, source.signature));
   *plan_id = HexOf(opened.id());
-  const std::string sums = SettleSums(flags.backend, flags.ranks, opened.plan().reduction);
+  const std::string sums = options.compute->SettleSums(opened.plan().reduction);
   Hidden hidden;
   CallerRouting caller;
   if (!flags.dry_run) {
