@@ -7,14 +7,9 @@
 
 #include "runtime/formats/block_bits.h"
 #include "runtime/formats/planes.h"
+#include "runtime/formats/q4_k.h"
 
 namespace meshseal::runtime {
-
-// Of a group's scale and minimum and eight codes.
-MESHSEAL_HOST_DEVICE inline void ValuesOfQ5K(const GroupScales& of_group, uint64_t codes, float* out) {
-  for (uint32_t i = 0; i < 8; ++i)
-    out[i] = ProductLess(of_group.scale, static_cast<float>(ByteOf(codes, i)), of_group.min);
-}
 
 // Eight codes of a block, a byte each; `first` is a multiple of 8.
 template <uint32_t kAlignment = 1>
@@ -28,14 +23,14 @@ MESHSEAL_HOST_DEVICE inline uint64_t CodesOfQ5K(const std::byte* block, uint32_t
 // Elements [first, first + 8) of a block; `first` is a multiple of 8.
 template <uint32_t kAlignment = 1>
 MESHSEAL_HOST_DEVICE inline void EightOfQ5K(const std::byte* block, uint32_t first, float* out) {
-  ValuesOfQ5K(GroupScalesAt<kAlignment>(block, first / 32), CodesOfQ5K<kAlignment>(block, first), out);
+  ValuesOfQ4K(GroupScalesAt<kAlignment>(block, first / 32), CodesOfQ5K<kAlignment>(block, first), out);
 }
 
 struct PlanesOfQ5K {
   static constexpr Plane kPlanes[] = {CodesPlane(4), CodesPlane(1, 4), BytesPlane(256, 16, 0)};
   static uint64_t Codes(const std::byte* block, uint32_t first) { return CodesOfQ5K(block, first); }
   MESHSEAL_INTO_CALLER static void Values(const PlaneElements& of, uint32_t first, float* out) {
-    ValuesOfQ5K(GroupScalesIn(of, 2, first / 32), of.Codes<4>(0) | of.Codes<1>(1) << 4, out);
+    ValuesOfQ4K(GroupScalesIn(of, 2, first / 32), of.Codes<4>(0) | of.Codes<1>(1) << 4, out);
   }
 };
 
