@@ -105,7 +105,7 @@ TEST_F(RepackedSessionTest, AHostHasThemAsStored) {
   n.repack = Repack::kByExpert;
   const absl::Status status = Session::Create(support::BuildSealedPlan(n), Options(nullptr)).status();
   EXPECT_EQ(ReasonOf(status), Reason::kNotBuilt);
-  EXPECT_NE(status.message().find("compile with 'repack: none'"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("repacked weights (nearest: repack: none)"), std::string::npos) << status;
 }
 
 // Whatever fails while weights are brought, the model that is there stays, and nothing else.
