@@ -5,11 +5,13 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "runtime/cuda/kernels/step_pods.h"
@@ -35,6 +37,35 @@ void UnderEverySchedule(const F& launches) {
     const cudaError_t status = launches();
     ASSERT_EQ(simt::TakeError(), "") << "seed " << seed;
     ASSERT_EQ(status, cudaSuccess) << "seed " << seed;
+  }
+}
+
+template <class T>
+bool SameBytes(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+// Calls launch() under the order of `seed`. It must succeed.
+template <class Launch>
+void RunUnder(uint64_t seed, const Launch& launch) {
+  simt::SetSeed(seed);
+  const cudaError_t launched = launch();
+  EXPECT_EQ(simt::TakeError(), "") << "seed " << seed;
+  EXPECT_EQ(launched, cudaSuccess) << "seed " << seed;
+}
+
+// Calls launch() under every schedule, with `outputs` as they are now: it leaves the same bytes in them under all.
+template <class Launch, class... T>
+void RunUnderAll(const Launch& launch, std::vector<T>&... outputs) {
+  const std::tuple<std::vector<T>...> before(outputs...);
+  RunUnder(0, launch);
+  const std::tuple<std::vector<T>...> found(outputs...);
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    // In place: `launch` knows where they are.
+    std::apply([&](const auto&... was) { (std::copy(was.begin(), was.end(), outputs.begin()), ...); }, before);
+    RunUnder(seed, launch);
+    std::apply([&](const auto&... first) { EXPECT_TRUE((SameBytes(outputs, first) && ...)) << "seed " << seed; },
+               found);
   }
 }
 

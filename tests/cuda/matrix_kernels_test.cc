@@ -35,7 +35,6 @@
 #include "tests/cuda/stored_layer.h"
 #include "tests/runtime/single_steps.h"
 #include "tests/simt/direct_launch.h"
-#include "tests/support/sanitized.h"
 
 namespace meshseal::cuda {
 namespace {
@@ -53,19 +52,6 @@ template <class T>
 bool IsUnwritten(const T& value) {
   const std::vector<T> unwritten = Unwritten<T>(1);
   return std::memcmp(&value, unwritten.data(), sizeof(T)) == 0;
-}
-
-template <class T>
-bool SameBytes(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
-
-// Runs what launches, under the order of `seed`.
-void RunUnder(uint64_t seed, const std::function<cudaError_t()>& launch) {
-  simt::SetSeed(seed);
-  const cudaError_t launched = launch();
-  EXPECT_EQ(simt::TakeError(), "");
-  EXPECT_EQ(launched, cudaSuccess);
 }
 
 struct Sizes {
@@ -176,18 +162,18 @@ struct Computed {
   std::vector<uint32_t> marks;
 };
 
-Computed GateUp(const Layer& layer, ProductKind kind, uint64_t seed = 1) {
+Computed GateUp(const Layer& layer, ProductKind kind) {
   const Sizes& sizes = layer.sizes;
   const uint64_t max_slots = uint64_t{sizes.max_tokens} * sizes.top_k;
   Computed computed = {Unwritten<float>(max_slots * layer.products()), Unwritten<uint32_t>(max_slots)};
   const GateUpStep step = {
       layer.Grid(),   layer.Owned(),       sizes.weighs,         sizes.basis, layer.device_experts.data(),
       layer.x.data(), computed.out.data(), computed.marks.data()};
-  RunUnder(seed, [&] { return LaunchGateUp(nullptr, kind, step); });
+  RunUnderAll([&] { return LaunchGateUp(nullptr, kind, step); }, computed.out, computed.marks);
   return computed;
 }
 
-Computed Down(const Layer& layer, ProductKind kind, bool adds_bias, uint64_t seed = 1) {
+Computed Down(const Layer& layer, ProductKind kind, bool adds_bias) {
   const Sizes& sizes = layer.sizes;
   const uint64_t max_slots = uint64_t{sizes.max_tokens} * sizes.top_k;
   Computed computed = {Unwritten<float>(max_slots * sizes.hidden), Unwritten<uint32_t>(max_slots)};
@@ -201,7 +187,7 @@ Computed Down(const Layer& layer, ProductKind kind, bool adds_bias, uint64_t see
                          computed.marks.data(),
                          {},
                          false};
-  RunUnder(seed, [&] { return LaunchDown(nullptr, kind, step); });
+  RunUnderAll([&] { return LaunchDown(nullptr, kind, step); }, computed.out, computed.marks);
   return computed;
 }
 
@@ -238,7 +224,7 @@ std::vector<float> Weighed(const Layer& layer, uint64_t slot) {
 
 float BiasAt(const WeightMatrix& bias, uint64_t at) { return bias.empty() ? 0 : runtime::VectorOf(bias)[at]; }
 
-void CheckGateUp(const Layer& layer, uint64_t seed = 1) {
+void CheckGateUp(const Layer& layer) {
   const Sizes& sizes = layer.sizes;
   std::vector<float> expected = Unwritten<float>(layer.slots() * layer.products());
   runtime::StepCounters counters;
@@ -249,7 +235,7 @@ void CheckGateUp(const Layer& layer, uint64_t seed = 1) {
                   .ok());
   for (const ProductKind kind : kKinds) {
     SCOPED_TRACE(NameOf(kind));
-    ExpectSlots(layer, kind, GateUp(layer, kind, seed), expected, layer.products(), [&](uint64_t slot, uint64_t i) {
+    ExpectSlots(layer, kind, GateUp(layer, kind), expected, layer.products(), [&](uint64_t slot, uint64_t i) {
       const ExpertWeights& expert = layer.experts[static_cast<size_t>(layer.LocalOf(slot))];
       const bool up = !sizes.gated || i >= sizes.columns;
       const auto row = static_cast<uint32_t>(up && sizes.gated ? i - sizes.columns : i);
@@ -259,7 +245,7 @@ void CheckGateUp(const Layer& layer, uint64_t seed = 1) {
   }
 }
 
-void CheckDown(const Layer& layer, bool adds_bias, uint64_t seed = 1) {
+void CheckDown(const Layer& layer, bool adds_bias) {
   const Sizes& sizes = layer.sizes;
   std::vector<float> expected = Unwritten<float>(layer.slots() * sizes.hidden);
   runtime::StepCounters counters;
@@ -270,16 +256,14 @@ void CheckDown(const Layer& layer, bool adds_bias, uint64_t seed = 1) {
                   .ok());
   for (const ProductKind kind : kKinds) {
     SCOPED_TRACE(NameOf(kind));
-    ExpectSlots(layer, kind, Down(layer, kind, adds_bias, seed), expected, sizes.hidden,
-                [&](uint64_t slot, uint64_t row) {
-                  const ExpertWeights& expert = layer.experts[static_cast<size_t>(layer.LocalOf(slot))];
-                  std::vector<float> x(sizes.columns);
-                  std::copy_n(layer.activations.begin() + static_cast<ptrdiff_t>(slot * sizes.columns), sizes.columns,
-                              x.begin());
-                  runtime::ToBasis(sizes.basis, absl::MakeSpan(x));
-                  return Tolerance(expert.down, static_cast<uint32_t>(row), x,
-                                   adds_bias ? double{BiasAt(expert.down_bias, row)} : 0);
-                });
+    ExpectSlots(layer, kind, Down(layer, kind, adds_bias), expected, sizes.hidden, [&](uint64_t slot, uint64_t row) {
+      const ExpertWeights& expert = layer.experts[static_cast<size_t>(layer.LocalOf(slot))];
+      std::vector<float> x(sizes.columns);
+      std::copy_n(layer.activations.begin() + static_cast<ptrdiff_t>(slot * sizes.columns), sizes.columns, x.begin());
+      runtime::ToBasis(sizes.basis, absl::MakeSpan(x));
+      return Tolerance(expert.down, static_cast<uint32_t>(row), x,
+                       adds_bias ? double{BiasAt(expert.down_bias, row)} : 0);
+    });
   }
 }
 
@@ -388,25 +372,6 @@ TEST(MatrixKernelsTest, EveryShape) {
   }
 }
 
-TEST(MatrixKernelsTest, NoOrderOfThreadsOrBlocksMatters) {
-  Sizes sizes;
-  sizes.basis = Basis::kQ8;
-  sizes.biases = true;
-  sizes.columns = 64;
-  for (const char* storage : {"bf16", "q8_0"}) {
-    const Layer layer(StorageNamed(storage), StorageNamed(storage), sizes);
-    for (const ProductKind kind : kKinds) {
-      SCOPED_TRACE(absl::StrCat(storage, ", ", NameOf(kind)));
-      const Computed gate_up = GateUp(layer, kind, 0);
-      const Computed down = Down(layer, kind, true, 0);
-      for (uint64_t seed = 1; seed <= (support::kSanitized ? 2 : kSeeds); ++seed) {
-        EXPECT_TRUE(SameBytes(GateUp(layer, kind, seed).out, gate_up.out)) << seed;
-        EXPECT_TRUE(SameBytes(Down(layer, kind, true, seed).out, down.out)) << seed;
-      }
-    }
-  }
-}
-
 // Rows of slots grouped by local expert, each group from a multiple of `tile_rows` on.
 struct Grouped {
   Grouped(const Layer& layer, uint32_t tile_rows, uint32_t capacity) {
@@ -461,7 +426,7 @@ TEST(MatrixKernelsTest, GroupedRowsHaveTheBitsOfTheirSlots) {
                                           computed.out.data(),
                                           computed.marks.data(),
                                           false};
-          RunUnder(3, [&] { return LaunchGateUpGrouped(nullptr, kind, step); });
+          RunUnderAll([&] { return LaunchGateUpGrouped(nullptr, kind, step); }, computed.out, computed.marks);
           EXPECT_EQ(computed.marks, expected.marks);
           for (uint32_t row = 0; row < capacity; ++row) {
             const int32_t slot = grouped.slot_of_row[row];
@@ -505,7 +470,7 @@ TEST(MatrixKernelsTest, TheActivationMayFollowInTheSameLaunch) {
       step.x = layer.x.data();
       step.out = computed.out.data();
       step.computed = computed.marks.data();
-      RunUnder(9, [&] { return LaunchGateUpActivation(nullptr, kind, step); });
+      RunUnderAll([&] { return LaunchGateUpActivation(nullptr, kind, step); }, computed.out, computed.marks);
       std::vector<float> expected = Unwritten<float>(computed.out.size());
       runtime::ActivationArgs args;
       args.shape = layer.HostShape();
@@ -590,11 +555,13 @@ TEST(MatrixKernelsTest, RouterLogits) {
       for (const ProductKind kind : kKinds) {
         SCOPED_TRACE(absl::StrCat(edge.storage, ", ", edge.tokens, " tokens, ", WordOf(basis), ", ", NameOf(kind)));
         std::vector<float> logits = Unwritten<float>(uint64_t{edge.max_tokens} * edge.experts);
-        RunUnder(5, [&] {
-          return LaunchRouterLogits(
-              nullptr, kind,
-              {&tokens, edge.max_tokens, weights.Device(weight), weights.Device(bias), basis, x.data(), logits.data()});
-        });
+        RunUnderAll(
+            [&] {
+              return LaunchRouterLogits(nullptr, kind,
+                                        {&tokens, edge.max_tokens, weights.Device(weight), weights.Device(bias), basis,
+                                         x.data(), logits.data()});
+            },
+            logits);
         for (uint32_t token = 0; token < edge.max_tokens; ++token) {
           const absl::Span<const float> got =
               absl::MakeConstSpan(logits).subspan(uint64_t{token} * edge.experts, edge.experts);
@@ -652,9 +619,11 @@ struct SharedCase {
   std::vector<float> Shares(ProductKind kind) const {
     std::vector<float> shares = Unwritten<float>(max_tokens);
     if (shared.expert_gate.empty()) return {};
-    RunUnder(2, [&] {
-      return LaunchSharedGate(nullptr, kind, {&step, max_tokens, device.expert_gate, x.data(), shares.data()});
-    });
+    RunUnderAll(
+        [&] {
+          return LaunchSharedGate(nullptr, kind, {&step, max_tokens, device.expert_gate, x.data(), shares.data()});
+        },
+        shares);
     return shares;
   }
 
@@ -697,16 +666,21 @@ TEST(MatrixKernelsTest, SharedExpert) {
       std::vector<float> got_gate_up = Unwritten<float>(shared.max_tokens * products);
       std::vector<float> got_down = Unwritten<float>(uint64_t{shared.max_tokens} * shared.hidden);
       const std::vector<float> shares = shared.Shares(kind);
-      RunUnder(4, [&] {
-        return LaunchSharedGateUp(nullptr, kind,
-                                  {&shared.step, shared.max_tokens, Basis::kQ8, shared.device.gate, shared.device.up,
-                                   shared.x.data(), got_gate_up.data()});
-      });
-      RunUnder(4, [&] {
-        return LaunchSharedDown(nullptr, kind,
-                                {&shared.step, shared.max_tokens, shared.hidden, Basis::kBf16, shared.device.down,
-                                 shared.activations.data(), shares.empty() ? nullptr : shares.data(), got_down.data()});
-      });
+      RunUnderAll(
+          [&] {
+            return LaunchSharedGateUp(nullptr, kind,
+                                      {&shared.step, shared.max_tokens, Basis::kQ8, shared.device.gate,
+                                       shared.device.up, shared.x.data(), got_gate_up.data()});
+          },
+          got_gate_up);
+      RunUnderAll(
+          [&] {
+            return LaunchSharedDown(
+                nullptr, kind,
+                {&shared.step, shared.max_tokens, shared.hidden, Basis::kBf16, shared.device.down,
+                 shared.activations.data(), shares.empty() ? nullptr : shares.data(), got_down.data()});
+          },
+          got_down);
       const auto expect = [&](const std::vector<float>& got, const std::vector<float>& expected, double tolerance) {
         for (size_t i = 0; i < got.size(); ++i) {
           if (i >= expected.size()) {
@@ -749,12 +723,14 @@ TEST(MatrixKernelsTest, ExactSums) {
       std::vector<int64_t> out = Unwritten<int64_t>(max_slots * sizes.hidden);
       std::vector<uint64_t> failures = Unwritten<uint64_t>(max_slots * DownExactFailures(sizes.hidden));
       std::vector<uint32_t> marks = Unwritten<uint32_t>(max_slots);
-      RunUnder(6, [&] {
-        return LaunchDownExact(
-            nullptr, {layer.Grid(), layer.Owned(), biases, biases, sizes.basis, kWide, segments.data(),
-                      static_cast<uint32_t>(segments.size()), layer.device_experts.data(), layer.activations.data(),
-                      out.data(), failures.data(), marks.data()});
-      });
+      RunUnderAll(
+          [&] {
+            return LaunchDownExact(
+                nullptr, {layer.Grid(), layer.Owned(), biases, biases, sizes.basis, kWide, segments.data(),
+                          static_cast<uint32_t>(segments.size()), layer.device_experts.data(), layer.activations.data(),
+                          out.data(), failures.data(), marks.data()});
+          },
+          out, failures, marks);
       EXPECT_TRUE(SameBytes(out, expected)) << tokens;
       for (uint64_t i = 0; i < failures.size(); ++i) {
         if (i < layer.slots() * DownExactFailures(sizes.hidden)) {
@@ -785,12 +761,14 @@ TEST(MatrixKernelsTest, ExactSumsOfTheSharedExpert) {
     std::vector<int64_t> out = Unwritten<int64_t>(expected.size());
     std::vector<uint64_t> failures = Unwritten<uint64_t>(shared.max_tokens * SharedDownExactFailures(shared.hidden));
     const std::vector<float> shares = shared.Shares(ProductKind::kReference);
-    RunUnder(7, [&] {
-      return LaunchSharedDownExact(
-          nullptr, {&shared.step, shared.max_tokens, shared.hidden, Basis::kBf16, kWide, segments.data(),
-                    static_cast<uint32_t>(segments.size()), shared.device.down, shared.activations.data(),
-                    shares.empty() ? nullptr : shares.data(), out.data(), failures.data()});
-    });
+    RunUnderAll(
+        [&] {
+          return LaunchSharedDownExact(
+              nullptr, {&shared.step, shared.max_tokens, shared.hidden, Basis::kBf16, kWide, segments.data(),
+                        static_cast<uint32_t>(segments.size()), shared.device.down, shared.activations.data(),
+                        shares.empty() ? nullptr : shares.data(), out.data(), failures.data()});
+        },
+        out, failures);
     EXPECT_TRUE(SameBytes(out, expected)) << shared.tokens;
     for (uint64_t i = 0; i < failures.size(); ++i) {
       EXPECT_EQ(failures[i], i < shared.tokens * SharedDownExactFailures(shared.hidden) ? 0 : ~uint64_t{0}) << i;
@@ -828,11 +806,13 @@ TEST(MatrixKernelsTest, AnAddendThatIsNoneIsTheOneThatTheReferenceRefuses) {
         SingleSteps().DownExact({layer.HostShape(), layer.HostOwned(), true, true, sizes.basis, fixed_point, segments,
                                  layer.experts, layer.activations, absl::MakeSpan(out), &counters});
     std::vector<uint64_t> failures = Unwritten<uint64_t>(layer.slots() * DownExactFailures(sizes.hidden));
-    RunUnder(8, [&] {
-      return LaunchDownExact(
-          nullptr, {layer.Grid(), layer.Owned(), true, true, sizes.basis, fixed_point, segments.data(), 2,
-                    layer.device_experts.data(), layer.activations.data(), out.data(), failures.data(), nullptr});
-    });
+    RunUnderAll(
+        [&] {
+          return LaunchDownExact(
+              nullptr, {layer.Grid(), layer.Owned(), true, true, sizes.basis, fixed_point, segments.data(), 2,
+                        layer.device_experts.data(), layer.activations.data(), out.data(), failures.data(), nullptr});
+        },
+        out, failures);
     EXPECT_EQ(FirstFailure(failures, sizes.top_k * DownExactFailures(sizes.hidden), layer.first_token, fixed_point),
               refused.message());
     return std::string(refused.message());

@@ -116,8 +116,9 @@ TEST(Repacked, APlaneIsAMultipleOfItsAlignment) {
     for (const uint32_t rows : {1u, 3u, 4u, 20u}) {
       for (const Plane& plane : PlanesOf(dtype)) {
         EXPECT_EQ(BytesOfPlane(plane, rows, 3 * block) % AlignmentOfPlaces(StripRowsOf(rows) * plane.bytes), 0u);
-        if (plane.of_codes)
+        if (plane.of_codes) {
           EXPECT_EQ(AlignmentOfPlaces(kStripRows * plane.bytes), plane.bytes < 4 ? kStripRows * plane.bytes : 16u);
+        }
       }
     }
   }
