@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "schema/byte_text.h"
 #include "schema/quoted_name.h"
 #include "schema/route_workspace.h"

@@ -40,6 +40,11 @@ absl::StatusOr<Device> DeviceAt(int ordinal) {
   return device;
 }
 
+// What the plan's mesh says of the rank's device.
+const DeviceKind& KindOf(const Plan& plan, uint32_t rank) {
+  return plan.mesh.device_kinds[plan.mesh.nodes[plan.mesh.rank_slots[rank].node].device_kind];
+}
+
 std::string NameOf(const Device& device) { return absl::StrCat(UuidText(device.uuid), " at ", device.pci_id); }
 
 std::string NamesOf(const std::vector<Device>& devices) {
@@ -115,7 +120,7 @@ absl::StatusOr<Device> DeviceOfRank(const Plan& plan, uint32_t rank, bool emulat
 }
 
 absl::Status CheckDeviceKind(const Plan& plan, uint32_t rank, const Device& device, const ManagedFacts* managed) {
-  const DeviceKind& kind = plan.mesh.device_kinds[plan.mesh.nodes[plan.mesh.rank_slots[rank].node].device_kind];
+  const DeviceKind& kind = KindOf(plan, rank);
   const auto differs = [&](absl::string_view what, absl::string_view found, absl::string_view expected) {
     return Refuse(Reason::kDeviceIdentity,
                   absl::StrCat("rank ", rank, ": device ", NameOf(device), " has ", what, " ", found,
@@ -145,8 +150,8 @@ absl::Status CheckDeviceKind(const Plan& plan, uint32_t rank, const Device& devi
 }
 
 absl::Status CheckPeers(const Plan& plan, uint32_t rank, const Device& device, const std::vector<Device>& devices) {
+  if (!KindOf(plan, rank).peer_access) return absl::OkStatus();
   const uint32_t node = plan.mesh.rank_slots[rank].node;
-  if (!plan.mesh.device_kinds[plan.mesh.nodes[node].device_kind].peer_access) return absl::OkStatus();
   for (uint32_t other = 0; other < plan.mesh.rank_slots.size(); ++other) {
     if (other == rank || plan.mesh.rank_slots[other].node != node) continue;
     MESHSEAL_ASSIGN_OR_RETURN(const Device peer, DeviceOfRank(plan, other, /*emulated=*/false, devices));

@@ -3,31 +3,24 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/reference/reference_backend.h"
 #include "schema/reason.h"
-#include "schema/status_macros.h"
 #ifdef MESHSEAL_CUDA
 #include "runtime/cuda/cuda_compute.h"
 #endif
 
 namespace meshseal::runtime {
-namespace {
-
-constexpr absl::string_view kCuda = "cuda";
-constexpr absl::string_view kCudaLoopback = "cuda-loopback";
-
-}  // namespace
 
 std::vector<std::string> ComputeNames() {
   std::vector<std::string> names = {std::string(ReferenceBackend::kName)};
 #ifdef MESHSEAL_CUDA
-  names.emplace_back(kCuda);
-  names.emplace_back(kCudaLoopback);
+  names.emplace_back(kCudaCompute);
+  names.emplace_back(kCudaLoopbackCompute);
 #endif
   return names;
 }
 
 absl::StatusOr<std::shared_ptr<Compute>> MakeCompute(absl::string_view name,
                                                      [[maybe_unused]] bool without_management_library) {
-  if (name != kCuda && name != kCudaLoopback) return MakeHostCompute(name);
+  if (name != kCudaCompute && name != kCudaLoopbackCompute) return MakeHostCompute(name);
 #ifdef MESHSEAL_CUDA
   const absl::Status devices = cuda::CheckDevices();
   if (!devices.ok()) {
@@ -35,7 +28,7 @@ absl::StatusOr<std::shared_ptr<Compute>> MakeCompute(absl::string_view name,
   }
   cuda::CudaOptions options;
   options.without_management_library = without_management_library;
-  return name == kCuda ? cuda::MakeNcclCompute(options) : cuda::MakeLoopbackCompute(options);
+  return name == kCudaCompute ? cuda::MakeNcclCompute(options) : cuda::MakeLoopbackCompute(options);
 #else
   return Refuse(Reason::kNotBuilt, absl::StrCat("backend '", name,
                                                 "' is not built in: build with -DMESHSEAL_CUDA=ON (`cmake --preset "

@@ -13,7 +13,10 @@
 
 namespace meshseal::runtime {
 
-// Of this build: "reference" and, where it has the CUDA backend, "cuda" and "cuda-loopback".
+inline constexpr absl::string_view kCudaCompute = "cuda";
+inline constexpr absl::string_view kCudaLoopbackCompute = "cuda-loopback";  // ranks share a device
+
+// Of this build: "reference" and, where it has the CUDA backend, both of the above.
 std::vector<std::string> ComputeNames();
 
 // `without_management_library`: devices are used although the driver's management library does not tell their modes.

@@ -6,22 +6,15 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "runtime/include/meshseal/meshseal.h"
 #include "tests/cuda/device_session.h"
+#include "tests/runtime/c_error_text.h"
 #include "tests/support/plan_builder.h"
 
 namespace meshseal::cuda {
 namespace {
 
-// "7 device.failed: TEXT"; "ok" for NULL.
-std::string TextOf(meshseal_error* error) {
-  if (error == nullptr) return "ok";
-  const std::string text = absl::StrCat(meshseal_error_exit_code(error), " ", meshseal_error_reason(error), ": ",
-                                        meshseal_error_text(error));
-  meshseal_error_free(error);
-  return text;
-}
+using runtime::TextOf;
 
 class CudaCApiTest : public DeviceSessionTest {
  protected:

@@ -17,6 +17,7 @@
 #include "schema/minisign_signature.h"
 #include "schema/safetensors.h"
 #include "schema/sealed_plan.h"
+#include "tests/runtime/c_error_text.h"
 #include "tests/runtime/oracle.h"
 #include "tests/runtime/recorded_model.h"
 #include "tests/support/checkpoint_writer.h"
@@ -27,15 +28,6 @@ namespace meshseal::runtime {
 namespace {
 
 using support::TempFolder;
-
-// "3 digest.payload: TEXT"; "ok" for NULL.
-std::string TextOf(meshseal_error* error) {
-  if (error == nullptr) return "ok";
-  const std::string text = absl::StrCat(meshseal_error_exit_code(error), " ", meshseal_error_reason(error), ": ",
-                                        meshseal_error_text(error));
-  meshseal_error_free(error);
-  return text;
-}
 
 class CApiTest : public testing::Test {
  protected:

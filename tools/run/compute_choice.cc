@@ -12,27 +12,29 @@
 namespace meshseal::tools {
 namespace {
 
-constexpr absl::string_view kCuda = "cuda";
-constexpr absl::string_view kCudaLoopback = "cuda-loopback";
+using runtime::kCudaCompute;
+using runtime::kCudaLoopbackCompute;
+
 constexpr absl::string_view kNccl = "nccl";
 constexpr absl::string_view kLoopback = "loopback";
 constexpr absl::string_view kInproc = "inproc";
 
 bool HasCuda() {
   const std::vector<std::string> names = runtime::ComputeNames();
-  return std::find(names.begin(), names.end(), kCuda) != names.end();
+  return std::find(names.begin(), names.end(), kCudaCompute) != names.end();
 }
 
 }  // namespace
 
 std::vector<std::string> BuiltBackends() {
   std::vector<std::string> names = runtime::ComputeNames();
-  names.erase(std::remove(names.begin(), names.end(), kCudaLoopback), names.end());  // one of cuda's kinds of ranks
+  names.erase(std::remove(names.begin(), names.end(), kCudaLoopbackCompute),
+              names.end());  // one of cuda's kinds of ranks
   return names;
 }
 
 absl::StatusOr<std::string> RanksOf(absl::string_view backend, absl::string_view asked) {
-  if (backend == kCuda) {
+  if (backend == kCudaCompute) {
     if (!HasCuda()) return runtime::MakeCompute(backend, false).status();
     if (asked.empty()) return std::string(kNccl);
     if (asked != kInproc) return std::string(asked);
@@ -54,7 +56,7 @@ absl::StatusOr<std::string> RanksOf(absl::string_view backend, absl::string_view
 
 absl::StatusOr<std::shared_ptr<runtime::Compute>> ComputeOf(absl::string_view backend, absl::string_view ranks,
                                                             bool without_management_library) {
-  return runtime::MakeCompute(backend == kCuda && ranks == kLoopback ? kCudaLoopback : backend,
+  return runtime::MakeCompute(backend == kCudaCompute && ranks == kLoopback ? kCudaLoopbackCompute : backend,
                               without_management_library);
 }
 
