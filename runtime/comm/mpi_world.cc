@@ -50,7 +50,8 @@ struct Note {
   std::array<char, 496> text{};  // ends with a 0
   uint32_t rank = 0;
   Channel channel = Channel::kWorld;  // of an end: whose; kBetweenScopes: it has come to a meeting
-  std::array<uint8_t, 3> unused{};
+  bool failed = false;                // of a rank that is done
+  std::array<uint8_t, 2> unused{};
   uint64_t meeting = 0;
 };
 static_assert(sizeof(Note) == 512);
@@ -224,12 +225,10 @@ class MpiWorld::State {
   uint32_t NextConnection() { return ++connections_; }
 
   // To all others, without waiting.
-  void Tell(int tag, absl::string_view text, Channel channel = Channel::kWorld, uint64_t meeting = 0) {
+  void Tell(int tag, absl::string_view text, const Note& with = {}) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    Note& note = told_.emplace_back();
+    Note& note = told_.emplace_back(with);
     note.rank = rank_;
-    note.channel = channel;
-    note.meeting = meeting;
     text = text.substr(0, note.text.size() - 1);
     std::copy(text.begin(), text.end(), note.text.begin());
     for (uint32_t to = 0; to < size_; ++to) {
@@ -285,12 +284,16 @@ class MpiWorld::State {
 
   void Finish(const absl::Status& status, Others others) {
     if (!status.ok() && others == Others::kEnd) return Leave(status);
-    if (const absl::Status waited = AwaitScopes(); !waited.ok()) return Leave(waited);
-    if (status.ok()) {
-      watch_.Begin("MPI_Finalize", options_.end_deadline);
-    } else {
+    if (const absl::Status waited = AwaitScopes(status.ok()); !waited.ok()) return Leave(waited);
+    if (!status.ok()) {
       if (Left().has_value()) return Leave(status);  // another ends the job
       watch_.BeginLast("MPI_Finalize", options_.end_deadline, RowOf(ReasonOf(status).value_or(Reason::kBug)).exit_code);
+    } else if (others_failed_) {
+      // A rank that was lost with them never comes, and is their failure: this one has done all of its work. They end
+      // first, as the job's exit code is that of the first that ends.
+      watch_.BeginLast("MPI_Finalize", options_.end_deadline + kFinalizedGrace, EXIT_SUCCESS);
+    } else {
+      watch_.Begin("MPI_Finalize", options_.end_deadline);
     }
     MPI_Finalize();
     watch_.End();
@@ -302,12 +305,15 @@ class MpiWorld::State {
   // MPI ends for all ranks at once: as long as a scope has ranks that run, those of the others stay. At least one rank
   // of each scope tells when it is done; the others of its scope are then soon, or lost. Reason kStopped when the
   // process is asked to end meanwhile.
-  absl::Status AwaitScopes() {
+  absl::Status AwaitScopes(bool well) {
     if (scope_ == size_) return absl::OkStatus();
-    Tell(kDoneTag, "");
+    Tell(kDoneTag, "", {.failed = !well});
     const auto all_done = [this] {
       const std::lock_guard<std::mutex> lock(done_mutex_);
-      while (const std::optional<Note> note = Heard(kDoneTag)) done_[note->rank / scope_] = true;
+      while (const std::optional<Note> note = Heard(kDoneTag)) {
+        done_[note->rank / scope_] = true;
+        others_failed_ = others_failed_ || note->failed;
+      }
       return std::all_of(done_.begin(), done_.end(), [](bool done) { return done; });
     };
     for (Patience patience; !all_done() && !Left().has_value(); patience.Wait()) {
@@ -346,6 +352,8 @@ class MpiWorld::State {
   std::mutex done_mutex_;  // of what follows
   uint32_t scope_ = 0;
   std::vector<bool> done_;  // by scope
+
+  bool others_failed_ = false;  // of the thread that finishes
 };
 
 namespace {
@@ -394,7 +402,9 @@ class MpiEndpoint : public Endpoint {
     return absl::OkStatus();
   }
 
-  void Come(uint64_t number) override { state_->Tell(NoteTag(connection_), "", Channel::kBetweenScopes, number); }
+  void Come(uint64_t number) override {
+    state_->Tell(NoteTag(connection_), "", {.channel = Channel::kBetweenScopes, .meeting = number});
+  }
 
   absl::Status AwaitPeer(uint32_t peer, uint64_t number, std::chrono::milliseconds time) override {
     const std::array<Incoming, 1> with = {Incoming{peer, {}}};
@@ -456,7 +466,7 @@ class MpiEndpoint : public Endpoint {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (!ends_.Add(rank(), channel, cause)) return false;
     }
-    state_->Tell(NoteTag(connection_), cause.message(), channel);
+    state_->Tell(NoteTag(connection_), cause.message(), {.channel = channel});
     return true;
   }
 
