@@ -53,6 +53,15 @@ std::vector<uint32_t> GroupOf(const Degrees& degrees, MeshGroup group, uint32_t 
   return ranks;
 }
 
+const DeviceKind& DeviceKindOf(const Mesh& mesh, uint32_t rank) {
+  return mesh.device_kinds[mesh.nodes[mesh.rank_slots[rank].node].device_kind];
+}
+
+std::pair<uint32_t, uint32_t> DeviceOf(const Mesh& mesh, uint32_t rank) {
+  const RankSlot& slot = mesh.rank_slots[rank];
+  return {slot.node, DeviceKindOf(mesh, rank).memory_kind == MemoryKind::kHost ? 0 : slot.slot};
+}
+
 std::string CoordinateText(const Coordinate& c) {
   return absl::StrCat("dp", c.dp, " pp", c.pp, " tp", c.tp, " ep", c.ep);
 }

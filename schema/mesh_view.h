@@ -1,4 +1,4 @@
-// The coordinate of a rank in the MoE view of a mesh, and the groups it belongs to.
+// The coordinate of a rank in the MoE view of a mesh, the groups it belongs to, and its device.
 //   rank = ((dp * PP + pp) * TP + tp) * EP + ep: ep varies fastest; world = DP * PP * TP * EP.
 // These are definitions of the format, so the compiler, the validator and the runtime read them here.
 #ifndef MESHSEAL_SCHEMA_MESH_VIEW_H_
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "schema/plan.h"
@@ -38,6 +39,11 @@ inline uint32_t DenseGroups(const Degrees& degrees) { return degrees.tp * degree
 inline uint32_t DenseGroupOf(const Degrees& degrees, const Coordinate& at) {
   return (at.tp * degrees.ep + at.ep) / degrees.dense_tp;
 }
+
+// What the mesh says of a rank's device. Needs a mesh whose indices are in range, as the gate 'meaning' has it.
+const DeviceKind& DeviceKindOf(const Mesh& mesh, uint32_t rank);
+// A rank's device, by node and slot; the slots of a host share it.
+std::pair<uint32_t, uint32_t> DeviceOf(const Mesh& mesh, uint32_t rank);
 
 // "dp0 pp0 tp1 ep3"
 std::string CoordinateText(const Coordinate& coordinate);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/session/local_facts.h"
+#include "schema/mesh_view.h"
 #include "schema/quoted_name.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
@@ -38,11 +39,6 @@ absl::StatusOr<Device> DeviceAt(int ordinal) {
   device.shared_memory = properties.sharedMemPerBlockOptin;
   device.integrated = properties.integrated != 0;
   return device;
-}
-
-// What the plan's mesh says of the rank's device.
-const DeviceKind& KindOf(const Plan& plan, uint32_t rank) {
-  return plan.mesh.device_kinds[plan.mesh.nodes[plan.mesh.rank_slots[rank].node].device_kind];
 }
 
 std::string NameOf(const Device& device) { return absl::StrCat(UuidText(device.uuid), " at ", device.pci_id); }
@@ -120,7 +116,7 @@ absl::StatusOr<Device> DeviceOfRank(const Plan& plan, uint32_t rank, bool emulat
 }
 
 absl::Status CheckDeviceKind(const Plan& plan, uint32_t rank, const Device& device, const ManagedFacts* managed) {
-  const DeviceKind& kind = KindOf(plan, rank);
+  const DeviceKind& kind = DeviceKindOf(plan.mesh, rank);
   const auto differs = [&](absl::string_view what, absl::string_view found, absl::string_view expected) {
     return Refuse(Reason::kDeviceIdentity,
                   absl::StrCat("rank ", rank, ": device ", NameOf(device), " has ", what, " ", found,
@@ -150,7 +146,7 @@ absl::Status CheckDeviceKind(const Plan& plan, uint32_t rank, const Device& devi
 }
 
 absl::Status CheckPeers(const Plan& plan, uint32_t rank, const Device& device, const std::vector<Device>& devices) {
-  if (!KindOf(plan, rank).peer_access) return absl::OkStatus();
+  if (!DeviceKindOf(plan.mesh, rank).peer_access) return absl::OkStatus();
   const uint32_t node = plan.mesh.rank_slots[rank].node;
   for (uint32_t other = 0; other < plan.mesh.rank_slots.size(); ++other) {
     if (other == rank || plan.mesh.rank_slots[other].node != node) continue;

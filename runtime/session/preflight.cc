@@ -343,13 +343,12 @@ absl::Status CheckOwnDevice(const Gathered& all, const FieldRow& field) {
 // Ranks of an island whose devices are of one fabric, as the plan's mesh says.
 absl::Status CheckOneAnIsland(const Gathered& all, const FieldRow& field) {
   const Mesh& mesh = all.plan.plan().mesh;
-  const auto node_of = [&](size_t rank) -> const Node& { return mesh.nodes[mesh.rank_slots[rank].node]; };
-  std::map<uint32_t, size_t> first_of;  // rank, by island
-  for (size_t rank = 0; rank < all.records.size(); ++rank) {
+  std::map<uint32_t, uint32_t> first_of;  // rank, by island
+  for (uint32_t rank = 0; rank < all.records.size(); ++rank) {
     const RankRecord& record = all.records[rank];
-    if (record.emulated != 0 || !HasDevice(record) || !mesh.device_kinds[node_of(rank).device_kind].fabric) continue;
-    const uint32_t island = node_of(rank).island;
-    const size_t first = first_of.emplace(island, rank).first->second;
+    if (record.emulated != 0 || !HasDevice(record) || !DeviceKindOf(mesh, rank).fabric) continue;
+    const uint32_t island = mesh.nodes[mesh.rank_slots[rank].node].island;
+    const uint32_t first = first_of.emplace(island, rank).first->second;
     if (field.equal(record, all.records[first])) continue;
     return Differ(absl::StrCat(field.name, " of island ", island, " is ", field.text(all.records[first]), " on rank ",
                                first, " and ", field.text(record), " on rank ", rank,

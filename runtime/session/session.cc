@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "schema/byte_text.h"
 #include "schema/checked_math.h"
+#include "schema/mesh_view.h"
 #include "schema/plan.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
@@ -15,13 +16,6 @@
 
 namespace meshseal::runtime {
 namespace {
-
-// A device, by node and slot; the slots of a host share it.
-std::pair<uint32_t, uint32_t> DeviceOf(const Mesh& mesh, size_t rank) {
-  const RankSlot& slot = mesh.rank_slots[rank];
-  const bool host = mesh.device_kinds[mesh.nodes[slot.node].device_kind].memory_kind == MemoryKind::kHost;
-  return {slot.node, host ? 0 : slot.slot};
-}
 
 // Whether both plans' ranks fit on their devices at once.
 absl::Status CheckRoom(const Plan& resident, const Plan& next) {
@@ -35,7 +29,7 @@ absl::Status CheckRoom(const Plan& resident, const Plan& next) {
   };
   std::map<std::pair<uint32_t, uint32_t>, Needs> devices;
   for (const Plan* plan : {&resident, &next}) {
-    for (size_t rank = 0; rank < plan->memory.size(); ++rank) {
+    for (uint32_t rank = 0; rank < plan->memory.size(); ++rank) {
       const RankMemory& memory = plan->memory[rank];
       Needs& needs = devices[DeviceOf(plan->mesh, rank)];
       if (needs.bytes.has_value()) needs.bytes = CheckedAdd(*needs.bytes, memory.total);

@@ -5,7 +5,6 @@
 #include <map>
 #include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -218,13 +217,6 @@ std::vector<MemoryLines> LinesOf(const Plan& plan) {
   return all;
 }
 
-// What decides a rank's device: ranks of a host's slots share the host.
-std::pair<uint32_t, uint32_t> DeviceOf(const Mesh& mesh, uint32_t rank) {
-  const RankSlot& slot = mesh.rank_slots[rank];
-  const bool host = mesh.device_kinds[mesh.nodes[slot.node].device_kind].memory_kind == MemoryKind::kHost;
-  return {slot.node, host ? 0 : slot.slot};
-}
-
 // What a rank's memory must be; an overflow of a line is in the total, too.
 struct Expected {
   RankMemory memory;
@@ -234,7 +226,7 @@ struct Expected {
 
 Expected ExpectedOf(const Plan& plan, uint32_t rank, const MemoryLines& lines) {
   const Limits& limits = plan.limits;
-  const DeviceKind& device = plan.mesh.device_kinds[plan.mesh.nodes[plan.mesh.rank_slots[rank].node].device_kind];
+  const DeviceKind& device = DeviceKindOf(plan.mesh, rank);
   const uint64_t left = device.memory_bytes - std::min(device.memory_bytes, limits.headroom_bytes);
   Expected expected;
   expected.sessions = Size(limits.sessions) * limits.per_session_bytes;

@@ -218,16 +218,22 @@ std::optional<std::string> Block::ArriveInWarp(const WarpArrival& arrival, Site 
 }
 
 void Block::CompleteWarp(size_t warp, unsigned mask) {
+  // What all lanes gather is the same: where none is outside the mask, it is put together once.
+  const WarpArrival* whole = nullptr;
   for (size_t lane = 0; lane < kWarpLanes; ++lane) {
     const WarpArrival& to = threads_[warp + lane].arrival;
     if (!Has(mask, lane) || to.result == nullptr) continue;
     if (to.from.has_value()) {
       std::memcpy(to.result, threads_[warp + *to.from].arrival.value, to.bytes);
-      continue;
-    }
-    for (size_t from = 0; from < kWarpLanes; ++from) {
-      if (!Has(mask, from)) continue;
-      std::memcpy(static_cast<std::byte*>(to.result) + from * to.bytes, threads_[warp + from].arrival.value, to.bytes);
+    } else if (whole != nullptr && whole->bytes == to.bytes) {
+      std::memcpy(to.result, whole->result, kWarpLanes * to.bytes);
+    } else {
+      for (size_t from = 0; from < kWarpLanes; ++from) {
+        if (!Has(mask, from)) continue;
+        std::memcpy(static_cast<std::byte*>(to.result) + from * to.bytes, threads_[warp + from].arrival.value,
+                    to.bytes);
+      }
+      if (mask == kAllLanes) whole = &to;
     }
   }
   for (size_t lane = 0; lane < kWarpLanes; ++lane) {

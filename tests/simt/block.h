@@ -23,6 +23,7 @@
 namespace simt {
 
 inline constexpr unsigned kWarpLanes = 32;
+inline constexpr unsigned kAllLanes = 0xFFFFFFFF;  // as a mask
 
 struct LaunchedKernel {
   const void* address = nullptr;

@@ -50,7 +50,7 @@ template <class T>
 std::array<T, kWarpLanes> AllLanes(T value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   static_assert(std::is_trivially_copyable_v<T>);
   std::array<T, kWarpLanes> values;
-  current_block->Gather(0xFFFFFFFFu, &value, values.data(), sizeof(T), {file, line});
+  current_block->Gather(kAllLanes, &value, values.data(), sizeof(T), {file, line});
   return values;
 }
 
@@ -77,7 +77,7 @@ inline unsigned BallotOf(unsigned mask, bool predicate, Site site) {
 
 inline void __syncthreads(SIMT_WHERE) { ::simt::current_block->WaitForBlock({file, line}); }
 
-inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, SIMT_WHERE) {
+inline void __syncwarp(unsigned mask = simt::kAllLanes, SIMT_WHERE) {
   ::simt::current_block->WaitForLanes(mask, {file, line});
 }
 
