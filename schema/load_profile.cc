@@ -18,7 +18,7 @@
 namespace meshseal {
 namespace {
 
-constexpr absl::string_view kWhat = "the load profile";
+constexpr absl::string_view kProfile = "the load profile";
 constexpr uint64_t kVersion = 1;
 
 enum Part : size_t { kVersionPart, kPlanPart, kTokensPart, kLayersPart, kParts };
@@ -37,7 +37,7 @@ std::optional<uint32_t> LayerOf(absl::string_view key) {
 class ProfileJson : public StrictJson {
  public:
   ProfileJson(absl::string_view file, absl::string_view json)
-      : StrictJson(Reason::kLoadProfile, file, kWhat, json, 0) {}
+      : StrictJson(Reason::kLoadProfile, file, kProfile, json, 0) {}
 
   bool has(size_t part) const { return seen_[part]; }
   LoadProfile TakeProfile() { return std::move(profile_); }
@@ -156,7 +156,7 @@ absl::Status AsLoadProfile(const absl::Status& status) { return Refuse(Reason::k
 }  // namespace
 
 absl::StatusOr<LoadProfile> ParseLoadProfile(absl::string_view file, absl::string_view text) {
-  MESHSEAL_RETURN_IF_ERROR(CheckBeginsObject(Reason::kLoadProfile, file, kWhat, text));
+  MESHSEAL_RETURN_IF_ERROR(CheckBeginsObject(Reason::kLoadProfile, file, kProfile, text));
   ProfileJson handler(file, text);
   MESHSEAL_RETURN_IF_ERROR(handler.Parse());
   for (size_t part = 0; part < kParts; ++part) {

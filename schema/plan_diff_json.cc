@@ -1,16 +1,14 @@
 #include "schema/plan_diff_json.h"
 
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
 #include "schema/memory_lines.h"
+#include "schema/ordered_json.h"
 
 namespace meshseal {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // Raised when a field's meaning changes or it goes away.
-constexpr int kJsonVersion = 2;
+constexpr int kDiffJsonVersion = 2;
 
 const char* RelationWord(PlanRelation relation) {
   switch (relation) {
@@ -27,14 +25,6 @@ const char* RelationWord(PlanRelation relation) {
 template <class T>
 Json Nullable(const std::optional<T>& value) {
   return value.has_value() ? Json(*value) : Json();
-}
-
-// A list of make(item) of each item.
-template <class T, class F>
-Json List(const std::vector<T>& items, F make) {
-  Json list = Json::array();
-  for (const T& item : items) list.push_back(make(item));
-  return list;
 }
 
 Json Of(const PlanFile& file) {
@@ -105,7 +95,7 @@ Json Of(const absl::StatusOr<PlanMoves>& moves) {
 }  // namespace
 
 std::string PlanDiffJson(const Both<PlanFile>& files, const PlanDiff* diff) {
-  Json json = {{"version", kJsonVersion},
+  Json json = {{"version", kDiffJsonVersion},
                {"a", Of(files.a)},
                {"b", Of(files.b)},
                {"relation", diff == nullptr ? "unknown" : RelationWord(diff->relation)}};

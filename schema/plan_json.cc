@@ -4,26 +4,16 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
 #include "schema/memory_lines.h"
+#include "schema/ordered_json.h"
 #include "schema/plan_words.h"
 #include "schema/reason.h"
 
 namespace meshseal {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // Raised when a field's meaning changes or it goes away.
-constexpr int kJsonVersion = 3;
-
-// A list of Json(item) of each item.
-template <class T, class F>
-Json List(const std::vector<T>& items, F make) {
-  Json list = Json::array();
-  for (const T& item : items) list.push_back(make(item));
-  return list;
-}
+constexpr int kPlanJsonVersion = 3;
 
 // A word that is only there where something else is: null without it.
 template <class E>
@@ -275,7 +265,7 @@ Json Of(const Plan& plan) {
 
 absl::StatusOr<std::string> PlanJson(const Plan& plan, absl::string_view id, absl::string_view standing,
                                      absl::string_view field) {
-  Json json = {{"version", kJsonVersion},
+  Json json = {{"version", kPlanJsonVersion},
                {"id", std::string(id)},
                {"standing", std::string(standing)},
                {"format", absl::StrCat(kPlanFormatMajor, ".", kPlanFormatMinor)}};

@@ -18,7 +18,7 @@ namespace meshseal {
 namespace {
 
 constexpr absl::string_view kMetadataKey = "__metadata__";
-constexpr absl::string_view kWhat = "the header";
+constexpr absl::string_view kHeader = "the header";
 constexpr uint64_t kLengthBytes = 8;     // the N before the header
 constexpr uint64_t kSmallestHeader = 2;  // "{}"
 
@@ -29,7 +29,7 @@ std::string ShapeText(absl::Span<const uint64_t> shape) { return absl::StrCat("[
 class HeaderJson : public StrictJson {
  public:
   HeaderJson(absl::string_view file, absl::string_view header, uint64_t header_start)
-      : StrictJson(Reason::kWeightsHeader, file, kWhat, header, header_start) {}
+      : StrictJson(Reason::kWeightsHeader, file, kHeader, header, header_start) {}
 
   std::vector<TensorEntry> TakeEntries() { return std::move(entries_); }
 
@@ -296,7 +296,7 @@ absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(absl::string_vie
                                                           ", but the file has ", file_size, " bytes"));
   }
   const uint64_t header_start = data_start - header.size();
-  MESHSEAL_RETURN_IF_ERROR(CheckBeginsObject(Reason::kWeightsHeader, file, kWhat, header));
+  MESHSEAL_RETURN_IF_ERROR(CheckBeginsObject(Reason::kWeightsHeader, file, kHeader, header));
   // Only spaces may follow the closing brace. The parser itself would let other white space through.
   const absl::string_view json = header.substr(0, header.find_last_not_of(' ') + 1);
   if (json.back() != '}') {

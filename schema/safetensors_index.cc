@@ -18,9 +18,9 @@
 namespace meshseal {
 namespace {
 
-constexpr absl::string_view kWhat = "the index";
+constexpr absl::string_view kIndex = "the index";
 constexpr absl::string_view kWeightMapKey = "weight_map";
-constexpr absl::string_view kMetadataKey = "metadata";
+constexpr absl::string_view kIndexMetadataKey = "metadata";
 constexpr uint64_t kMaxDepth = 8;  // of objects and arrays
 
 // Why `name` is not the name of a file in the index's folder; nothing when it is. A colon would name a drive elsewhere.
@@ -36,7 +36,7 @@ std::optional<absl::string_view> WhyNotAFileName(absl::string_view name) {
 class IndexJson : public StrictJson {
  public:
   IndexJson(absl::string_view file, absl::string_view json)
-      : StrictJson(Reason::kWeightsHeader, file, kWhat, json, 0) {}
+      : StrictJson(Reason::kWeightsHeader, file, kIndex, json, 0) {}
 
   bool has_weight_map() const { return has_weight_map_; }
   // In the order of the file, with `files` in that of their first use.
@@ -84,7 +84,7 @@ class IndexJson : public StrictJson {
   // Everything is allowed inside `metadata`, and only there.
   bool OtherValue(absl::string_view found) override {
     if (depth_ == 1) {
-      return Fail(absl::StrCat(in_map_ ? kWeightMapKey : kMetadataKey, ": found ", found, ", expected an object"));
+      return Fail(absl::StrCat(in_map_ ? kWeightMapKey : kIndexMetadataKey, ": found ", found, ", expected an object"));
     }
     if (!in_map_) return true;
     return Fail(absl::StrCat(Where(), "is mapped to ", found, ", expected the name of a file"));
@@ -101,7 +101,7 @@ class IndexJson : public StrictJson {
   // A key of the outermost object.
   bool StartPart(absl::string_view name) {
     in_map_ = name == kWeightMapKey;
-    if (!in_map_ && name != kMetadataKey) {
+    if (!in_map_ && name != kIndexMetadataKey) {
       return Fail(absl::StrCat("unknown key ", QuotedName(name), ", expected 'metadata' and 'weight_map'"));
     }
     bool& seen = in_map_ ? has_weight_map_ : has_metadata_;
@@ -157,7 +157,7 @@ void SortFiles(SafetensorsIndex* index) {
 }  // namespace
 
 absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view file, absl::string_view json) {
-  MESHSEAL_RETURN_IF_ERROR(CheckBeginsObject(Reason::kWeightsHeader, file, kWhat, json));
+  MESHSEAL_RETURN_IF_ERROR(CheckBeginsObject(Reason::kWeightsHeader, file, kIndex, json));
   IndexJson handler(file, json);
   MESHSEAL_RETURN_IF_ERROR(handler.Parse());
   if (!handler.has_weight_map()) {

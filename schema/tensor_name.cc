@@ -63,22 +63,22 @@ bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
 namespace {
 
 // A pattern as a chain of states; each consumes one character of a class to go on, or to stay where it repeats.
-struct Link {
+struct ChainLink {
   enum class Class : uint8_t { kLiteral, kDigit, kAny } characters = Class::kLiteral;
   char literal = 0;
   bool repeats = false;   // may consume more
   bool optional = false;  // may consume nothing
 };
 
-std::vector<Link> ChainOf(absl::string_view pattern) {
-  std::vector<Link> chain;
+std::vector<ChainLink> ChainOf(absl::string_view pattern) {
+  std::vector<ChainLink> chain;
   while (!pattern.empty()) {
     if (absl::ConsumePrefix(&pattern, "{layer}") || absl::ConsumePrefix(&pattern, "{expert}")) {
-      chain.push_back({Link::Class::kDigit, 0, true, false});
+      chain.push_back({ChainLink::Class::kDigit, 0, true, false});
     } else if (absl::ConsumePrefix(&pattern, "*")) {
-      chain.push_back({Link::Class::kAny, 0, true, true});
+      chain.push_back({ChainLink::Class::kAny, 0, true, true});
     } else {
-      chain.push_back({Link::Class::kLiteral, pattern.front(), false, false});
+      chain.push_back({ChainLink::Class::kLiteral, pattern.front(), false, false});
       pattern.remove_prefix(1);
     }
   }
@@ -86,11 +86,12 @@ std::vector<Link> ChainOf(absl::string_view pattern) {
 }
 
 // Whether one character fits both.
-bool ShareCharacter(const Link& a, const Link& b) {
-  if (a.characters == Link::Class::kAny || b.characters == Link::Class::kAny) return true;
-  if (a.characters == Link::Class::kLiteral && b.characters == Link::Class::kLiteral) return a.literal == b.literal;
-  const auto digit = [](const Link& link) {
-    return link.characters == Link::Class::kDigit || (link.literal >= '0' && link.literal <= '9');
+bool ShareCharacter(const ChainLink& a, const ChainLink& b) {
+  if (a.characters == ChainLink::Class::kAny || b.characters == ChainLink::Class::kAny) return true;
+  if (a.characters == ChainLink::Class::kLiteral && b.characters == ChainLink::Class::kLiteral)
+    return a.literal == b.literal;
+  const auto digit = [](const ChainLink& link) {
+    return link.characters == ChainLink::Class::kDigit || (link.literal >= '0' && link.literal <= '9');
   };
   return digit(a) && digit(b);
 }
@@ -98,8 +99,8 @@ bool ShareCharacter(const Link& a, const Link& b) {
 }  // namespace
 
 bool PatternsOverlap(absl::string_view a, absl::string_view b) {
-  const std::vector<Link> x = ChainOf(a);
-  const std::vector<Link> y = ChainOf(b);
+  const std::vector<ChainLink> x = ChainOf(a);
+  const std::vector<ChainLink> y = ChainOf(b);
   // What is left of both, with whether the first link of each has consumed something already.
   using State = std::tuple<size_t, bool, size_t, bool>;
   std::vector<bool> seen(4 * (x.size() + 1) * (y.size() + 1), false);

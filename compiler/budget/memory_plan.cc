@@ -18,7 +18,6 @@ namespace {
 
 // Rows of a prefill tile: enough for a matrix unit's height, small enough to waste little on few tokens.
 constexpr uint32_t kTileRows = 8;
-constexpr uint64_t kStatusLaneBytes = 64;
 constexpr uint64_t kElementBytes = 4;       // values are float32, indices int32
 constexpr uint64_t kExactElementBytes = 8;  // addends of an exact sum are int64
 constexpr uint64_t kHeadElementBytes = 2;   // K and V matrices are bf16

@@ -16,7 +16,6 @@ namespace {
 constexpr double kAddendBytes = 4;       // the collective sums float32,
 constexpr double kExactAddendBytes = 8;  // or int64
 constexpr double kActivationBytes = 2;   // what is not MoE hands on bf16
-constexpr double kStatusLaneBytes = 64;
 constexpr double kNanosecond = 1e-9;
 
 // A step's price while it is added up.

@@ -1,4 +1,5 @@
-// Byte counts of tensors as they are stored, in arithmetic that reports when 64 bits were too few.
+// Byte counts of tensors as they are stored, and of what goes with them, in arithmetic that reports when 64 bits were
+// too few.
 #ifndef MESHSEAL_COMPILER_BUDGET_STORED_SIZE_H_
 #define MESHSEAL_COMPILER_BUDGET_STORED_SIZE_H_
 
@@ -8,6 +9,9 @@
 #include "compiler/manifest/manifest.h"
 
 namespace meshseal::compiler {
+
+// What every rank adds to a collective besides its rows.
+inline constexpr uint64_t kStatusLaneBytes = 64;
 
 // What a rank reads of a layer.
 struct LayerBytes {

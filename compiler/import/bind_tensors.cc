@@ -230,7 +230,7 @@ class Binder {
         const std::vector<uint64_t>& shape = known_[*at].listed->shape;
         // Another shape is not one of this role; the comparison with the manifest says so.
         if (shape.size() != 2 || shape[1] != facts_.manifest.hidden_size.value || shape[0] == 0) continue;
-        if (shape[0] > kLargestImportedSize) return RefuseTensor(name, absl::StrCat("has ", shape[0], " experts"));
+        if (shape[0] > kMaxSize) return RefuseTensor(name, absl::StrCat("has ", shape[0], " experts"));
         experts_[i] = shape[0];
       }
     }

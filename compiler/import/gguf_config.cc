@@ -16,8 +16,6 @@
 namespace meshseal::compiler {
 namespace {
 
-constexpr uint64_t kSize = kLargestImportedSize;
-
 // Values of expert_gating_func.
 enum class Gating : uint64_t { kSoftmax = 1, kSigmoid = 2, kSoftmaxOfChosen = 3, kSqrtSoftplus = 4 };
 
@@ -86,14 +84,14 @@ class Keys {
   // One number, or the one that all layers' entries have; nothing where they differ, zeros left out.
   absl::StatusOr<std::optional<uint64_t>> OneUnsigned(absl::string_view name, absl::string_view meaning) const {
     if (!absl::StartsWith(metadata_.TypeOf(Key(name)), "array")) {
-      MESHSEAL_ASSIGN_OR_RETURN(const uint64_t value, Unsigned(name, 1, kSize, meaning));
+      MESHSEAL_ASSIGN_OR_RETURN(const uint64_t value, Unsigned(name, 1, kMaxSize, meaning));
       return std::optional<uint64_t>(value);
     }
     MESHSEAL_ASSIGN_OR_RETURN(const std::optional<std::vector<uint64_t>> values, metadata_.Unsigneds(Key(name)));
     std::optional<uint64_t> one;
     for (const uint64_t value : values.value_or(std::vector<uint64_t>())) {
       if (value == 0) continue;
-      if (value > kSize || (one.has_value() && *one != value)) return std::optional<uint64_t>();
+      if (value > kMaxSize || (one.has_value() && *one != value)) return std::optional<uint64_t>();
       one = value;
     }
     return one;
@@ -166,7 +164,7 @@ absl::Status ReadAttention(const Family& family, const Keys& keys, Manifest& man
   const char* size =
       latent && keys.Has("attention.key_length_mla") ? "attention.key_length_mla" : "attention.key_length";
   if (keys.Has(size)) {
-    MESHSEAL_ASSIGN_OR_RETURN(attention.head_dim.value, keys.Unsigned(size, 1, kSize, "the size of a head"));
+    MESHSEAL_ASSIGN_OR_RETURN(attention.head_dim.value, keys.Unsigned(size, 1, kMaxSize, "the size of a head"));
   } else if (latent || manifest.hidden_size.value % *heads != 0) {
     return keys.RefuseAbsent(size, "the size of a head");
   } else {
@@ -280,7 +278,7 @@ absl::Status ReadRouter(const Family& family, const Keys& keys, uint64_t layers,
 absl::Status ReadExperts(const Family& family, const Keys& keys, MoeSpec& moe) {
   const char* width = "expert_feed_forward_length";
   if (family.gguf.one_width && !keys.Has(width)) width = "feed_forward_length";
-  MESHSEAL_ASSIGN_OR_RETURN(moe.intermediate_size.value, keys.Unsigned(width, 1, kSize, "the width of an expert"));
+  MESHSEAL_ASSIGN_OR_RETURN(moe.intermediate_size.value, keys.Unsigned(width, 1, kMaxSize, "the width of an expert"));
   moe.activation.kind.value = family.activation;
   if (family.activation == ActivationKind::kSwiGluOai) {
     // Fixed by the architecture: the files have no key for them.
@@ -300,7 +298,7 @@ absl::Status ReadExperts(const Family& family, const Keys& keys, MoeSpec& moe) {
       shared.width.value = moe.intermediate_size.value;
       break;
     case SharedRule::kWidth: {
-      MESHSEAL_ASSIGN_OR_RETURN(shared.width.value, keys.Unsigned("expert_shared_feed_forward_length", 1, kSize,
+      MESHSEAL_ASSIGN_OR_RETURN(shared.width.value, keys.Unsigned("expert_shared_feed_forward_length", 1, kMaxSize,
                                                                   "the width of the shared expert"));
       shared.gate.value = SharedGate::kSigmoid;
       break;
@@ -310,7 +308,7 @@ absl::Status ReadExperts(const Family& family, const Keys& keys, MoeSpec& moe) {
                                 keys.Unsigned("expert_shared_count", 0, 1024, "the number of shared experts"));
       if (count == 0) return absl::OkStatus();
       const std::optional<uint64_t> all = CheckedMul(count, moe.intermediate_size.value);
-      if (!all.has_value() || *all > kSize)
+      if (!all.has_value() || *all > kMaxSize)
         return keys.Refuse("expert_shared_count", "the shared experts are too wide");
       shared.width.value = *all;
       break;
@@ -349,11 +347,11 @@ absl::StatusOr<ModelFacts> ReadGgufConfig(absl::string_view place, const GgufMet
   manifest.source.value = WeightSource::kGguf;
   MoeSpec& moe = manifest.groups[0].moe;
 
-  MESHSEAL_ASSIGN_OR_RETURN(moe.experts.value, keys.Unsigned("expert_count", 1, kSize, "the number of experts"));
+  MESHSEAL_ASSIGN_OR_RETURN(moe.experts.value, keys.Unsigned("expert_count", 1, kMaxSize, "the number of experts"));
   MESHSEAL_ASSIGN_OR_RETURN(moe.experts_per_token.value,
                             keys.Unsigned("expert_used_count", 1, moe.experts.value, "the experts a token selects"));
   MESHSEAL_ASSIGN_OR_RETURN(manifest.hidden_size.value,
-                            keys.Unsigned("embedding_length", 1, kSize, "the width of a token's row"));
+                            keys.Unsigned("embedding_length", 1, kMaxSize, "the width of a token's row"));
   MESHSEAL_ASSIGN_OR_RETURN(const uint64_t blocks,
                             keys.Unsigned("block_count", 1, kMostImportedLayers, "the number of layers"));
   uint64_t extra = 0;

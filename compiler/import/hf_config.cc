@@ -16,8 +16,6 @@
 namespace meshseal::compiler {
 namespace {
 
-constexpr uint64_t kSize = kLargestImportedSize;
-
 absl::StatusOr<const Family*> ReadFamily(const ConfigFields& config) {
   MESHSEAL_ASSIGN_OR_RETURN(const std::string type, config.Text("model_type", "the name of the model's family"));
   const Family* family = FamilyOfModelType(type);
@@ -114,15 +112,17 @@ absl::Status ReadAttention(const Family& family, const ConfigFields& config, Man
   if (family.attention == AttentionRule::kOther) return absl::OkStatus();
   AttentionSpec attention;
   MESHSEAL_ASSIGN_OR_RETURN(attention.heads.value,
-                            config.Unsigned("num_attention_heads", 1, kSize, "the number of attention heads"));
+                            config.Unsigned("num_attention_heads", 1, kMaxSize, "the number of attention heads"));
   MESHSEAL_ASSIGN_OR_RETURN(attention.kv_heads.value,
-                            config.Unsigned("num_key_value_heads", 1, kSize, "the number of KV heads"));
+                            config.Unsigned("num_key_value_heads", 1, kMaxSize, "the number of KV heads"));
   if (family.attention == AttentionRule::kLatent) {
-    MESHSEAL_ASSIGN_OR_RETURN(const uint64_t plain, config.Unsigned("qk_nope_head_dim", 1, kSize, "a part of a head"));
-    MESHSEAL_ASSIGN_OR_RETURN(const uint64_t rotary, config.Unsigned("qk_rope_head_dim", 1, kSize, "a part of a head"));
+    MESHSEAL_ASSIGN_OR_RETURN(const uint64_t plain,
+                              config.Unsigned("qk_nope_head_dim", 1, kMaxSize, "a part of a head"));
+    MESHSEAL_ASSIGN_OR_RETURN(const uint64_t rotary,
+                              config.Unsigned("qk_rope_head_dim", 1, kMaxSize, "a part of a head"));
     attention.head_dim.value = plain + rotary;
   } else if (config.Has("head_dim")) {
-    MESHSEAL_ASSIGN_OR_RETURN(attention.head_dim.value, config.Unsigned("head_dim", 1, kSize, "the size of a head"));
+    MESHSEAL_ASSIGN_OR_RETURN(attention.head_dim.value, config.Unsigned("head_dim", 1, kMaxSize, "the size of a head"));
   } else {
     attention.head_dim.value = manifest.hidden_size.value / attention.heads.value;
     if (attention.head_dim.value * attention.heads.value != manifest.hidden_size.value) {
@@ -146,15 +146,16 @@ absl::StatusOr<std::vector<uint32_t>> ReadMoeLayers(const Family& family, const 
       MESHSEAL_ASSIGN_OR_RETURN(
           first, config.Unsigned("first_k_dense_replace", 0, layers, "the number of leading dense layers"));
       if (config.Has("moe_layer_freq")) {
-        MESHSEAL_ASSIGN_OR_RETURN(step, config.Unsigned("moe_layer_freq", 1, kSize, "the step between MoE layers"));
+        MESHSEAL_ASSIGN_OR_RETURN(step, config.Unsigned("moe_layer_freq", 1, kMaxSize, "the step between MoE layers"));
       }
       break;
     }
     case LayerRule::kSparseStep: {
-      MESHSEAL_ASSIGN_OR_RETURN(step, config.Unsigned("decoder_sparse_step", 1, kSize, "the step between MoE layers"));
+      MESHSEAL_ASSIGN_OR_RETURN(step,
+                                config.Unsigned("decoder_sparse_step", 1, kMaxSize, "the step between MoE layers"));
       offset = 1;
       if (config.Has("mlp_only_layers")) {
-        MESHSEAL_ASSIGN_OR_RETURN(dense, config.Unsigneds("mlp_only_layers", kSize, "the dense layers"));
+        MESHSEAL_ASSIGN_OR_RETURN(dense, config.Unsigneds("mlp_only_layers", kMaxSize, "the dense layers"));
       }
       break;
     }
@@ -168,13 +169,14 @@ absl::StatusOr<std::vector<uint32_t>> ReadMoeLayers(const Family& family, const 
         }
         return std::vector<uint32_t>(listed.begin(), listed.end());
       }
-      MESHSEAL_ASSIGN_OR_RETURN(step,
-                                config.Unsigned("interleave_moe_layer_step", 1, kSize, "the step between MoE layers"));
+      MESHSEAL_ASSIGN_OR_RETURN(
+          step, config.Unsigned("interleave_moe_layer_step", 1, kMaxSize, "the step between MoE layers"));
       offset = 1;
       break;
     }
     case LayerRule::kPeriodOffset: {
-      MESHSEAL_ASSIGN_OR_RETURN(step, config.Unsigned("expert_layer_period", 1, kSize, "the step between MoE layers"));
+      MESHSEAL_ASSIGN_OR_RETURN(step,
+                                config.Unsigned("expert_layer_period", 1, kMaxSize, "the step between MoE layers"));
       MESHSEAL_ASSIGN_OR_RETURN(const uint64_t at,
                                 config.Unsigned("expert_layer_offset", 0, step - 1, "the first MoE layer"));
       offset = step - at;
@@ -342,7 +344,7 @@ absl::Status ReadSharedExpert(const Family& family, const ConfigFields& config, 
       shared.width.value = moe.intermediate_size.value;
       break;
     case SharedRule::kWidth: {
-      MESHSEAL_ASSIGN_OR_RETURN(shared.width.value, config.Unsigned("shared_expert_intermediate_size", 1, kSize,
+      MESHSEAL_ASSIGN_OR_RETURN(shared.width.value, config.Unsigned("shared_expert_intermediate_size", 1, kMaxSize,
                                                                     "the width of the shared expert"));
       shared.gate.value = SharedGate::kSigmoid;
       break;
@@ -353,9 +355,9 @@ absl::Status ReadSharedExpert(const Family& family, const ConfigFields& config, 
                                 config.Unsigned("n_shared_experts", 0, 1024, "the number of shared experts"));
       if (count == 0) return absl::OkStatus();
       const std::optional<uint64_t> width = CheckedMul(count, moe.intermediate_size.value);
-      if (!width.has_value() || *width > kSize) {
+      if (!width.has_value() || *width > kMaxSize) {
         return config.Refuse("n_shared_experts", absl::StrCat(count, " experts of ", moe.intermediate_size.value,
-                                                              " columns are wider than ", kSize));
+                                                              " columns are wider than ", kMaxSize));
       }
       shared.width.value = *width;
       break;
@@ -395,7 +397,7 @@ absl::StatusOr<ModelFacts> ReadHfConfig(const ConfigFields& config, absl::string
   MoeSpec& moe = manifest.groups[0].moe;
 
   MESHSEAL_ASSIGN_OR_RETURN(manifest.hidden_size.value,
-                            text.Unsigned("hidden_size", 1, kSize, "the width of a token's row"));
+                            text.Unsigned("hidden_size", 1, kMaxSize, "the width of a token's row"));
   MESHSEAL_ASSIGN_OR_RETURN(manifest.layers.value,
                             text.Unsigned("num_hidden_layers", 1, kMostImportedLayers, "the number of layers"));
   MESHSEAL_RETURN_IF_ERROR(RefuseForeignFacts(family, text));
@@ -405,7 +407,7 @@ absl::StatusOr<ModelFacts> ReadHfConfig(const ConfigFields& config, absl::string
   const bool by_alias =
       !text.Has(family.experts_key) && family.experts_alias != nullptr && text.Has(family.experts_alias);
   MESHSEAL_ASSIGN_OR_RETURN(moe.experts.value, text.Unsigned(by_alias ? family.experts_alias : family.experts_key, 1,
-                                                             kSize, "the number of experts"));
+                                                             kMaxSize, "the number of experts"));
   MESHSEAL_ASSIGN_OR_RETURN(moe.experts_per_token.value,
                             text.Unsigned("num_experts_per_tok", 1, moe.experts.value, "the experts a token selects"));
   // Some files carry several of the words.
@@ -414,7 +416,7 @@ absl::StatusOr<ModelFacts> ReadHfConfig(const ConfigFields& config, absl::string
   }
   MESHSEAL_RETURN_IF_ERROR(ExpectNumber(text, "experts_per_token", static_cast<double>(moe.experts_per_token.value)));
   MESHSEAL_ASSIGN_OR_RETURN(moe.intermediate_size.value,
-                            text.Unsigned(family.width_key, 1, kSize, "the width of an expert"));
+                            text.Unsigned(family.width_key, 1, kMaxSize, "the width of an expert"));
 
   MESHSEAL_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, ReadMoeLayers(family, text, manifest.layers.value));
   if (layers.empty()) return text.Refuse("num_hidden_layers", "none of the layers has experts");

@@ -14,7 +14,7 @@
 namespace meshseal::compiler {
 
 // The largest size a manifest may state.
-inline constexpr uint64_t kLargestImportedSize = uint64_t{1} << 20;
+inline constexpr uint64_t kMaxSize = uint64_t{1} << 20;
 // Far above any model, and low enough that looking at each layer and each expert takes about a second.
 inline constexpr uint64_t kMostImportedLayers = uint64_t{1} << 10;
 inline constexpr uint64_t kMostImportedExperts = uint64_t{1} << 16;  // of all layers together, where each is looked at

@@ -30,7 +30,7 @@ bool IsPlainWord(absl::string_view text) {
 }
 
 // A double-quoted scalar; what is not a plain visible character is escaped.
-std::string Quoted(absl::string_view text) {
+std::string DoubleQuoted(absl::string_view text) {
   std::string quoted = "\"";
   while (!text.empty()) {
     const std::optional<CodePoint> point = FirstCodePoint(text);
@@ -50,7 +50,7 @@ std::string Quoted(absl::string_view text) {
   return quoted + "\"";
 }
 
-std::string Word(absl::string_view text) { return IsPlainWord(text) ? std::string(text) : Quoted(text); }
+std::string Word(absl::string_view text) { return IsPlainWord(text) ? std::string(text) : DoubleQuoted(text); }
 
 // The shortest decimal that reads back as the same double, with a point: 2.5, 1.0, 1.0e-20.
 std::string NumberText(double value) {
@@ -131,7 +131,7 @@ std::string SharedExpertText(const std::optional<SharedExpertSpec>& shared) {
 }
 
 std::string SideText(const SideTensorSpec& side) {
-  Fields fields = {{"name", Quoted(side.name.value)}, {"dtype", std::string(DTypeName(side.dtype.value))}};
+  Fields fields = {{"name", DoubleQuoted(side.name.value)}, {"dtype", std::string(DTypeName(side.dtype.value))}};
   if (side.block.has_value()) {
     fields.emplace_back("block", absl::StrCat("[", side.block->value.rows, ", ", side.block->value.columns, "]"));
   }
@@ -141,7 +141,7 @@ std::string SideText(const SideTensorSpec& side) {
 }
 
 Fields TensorFields(const TensorSpec& tensor) {
-  Fields fields = {{"name", Quoted(tensor.name.value)}, {"dtype", std::string(DTypeName(tensor.dtype.value))}};
+  Fields fields = {{"name", DoubleQuoted(tensor.name.value)}, {"dtype", std::string(DTypeName(tensor.dtype.value))}};
   fields.emplace_back(
       "shape",
       absl::StrCat(
@@ -301,7 +301,7 @@ std::string WriteManifest(const Manifest& manifest, absl::Span<const std::string
   absl::StrAppend(
       &text, "  ignored: [",
       absl::StrJoin(manifest.ignored, ", ",
-                    [](std::string* out, const Spanned<std::string>& pattern) { *out += Quoted(pattern.value); }),
+                    [](std::string* out, const Spanned<std::string>& pattern) { *out += DoubleQuoted(pattern.value); }),
       "]\n");
 
   // Groups that differ only in their number of experts or in the token table share a row.

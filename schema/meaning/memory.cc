@@ -17,9 +17,8 @@ namespace meshseal::meaning {
 namespace {
 
 constexpr uint64_t kStatusLaneBytes = 64;
-constexpr uint64_t kElementBytes = 4;     // of an addend
-constexpr uint64_t kFixedPointBytes = 8;  // of an exact one
-constexpr uint64_t kAttentionBytes = 2;   // per weight of K and V, bf16
+constexpr uint64_t kExactAddendBytes = 8;  // int64
+constexpr uint64_t kAttentionBytes = 2;    // per weight of K and V, bf16
 
 Size ScaleBytes(const SideTensor& side, bool fused, uint64_t outputs, uint64_t inputs) {
   const uint64_t bytes = FindDType(side.dtype)->block_bits / 8;
@@ -66,12 +65,12 @@ Size CollectiveBytes(const Plan& plan, const Program& program) {
   const Limits& limits = plan.limits;
   const uint32_t own = program.phase == Phase::kDecode ? limits.rank_decode_tokens : limits.rank_prefill_tokens;
   const Size rows = Size(gathers ? own : program.max_tokens) * plan.hidden;
-  const uint64_t element = plan.reduction == Reduction::kExact ? kFixedPointBytes : kElementBytes;
+  const uint64_t element = plan.reduction == Reduction::kExact ? kExactAddendBytes : kAddendBytes;
   const Size slice = rows * element + kStatusLaneBytes;
   const bool in_rank_order = program.reduce_algorithm != ReduceAlgorithm::kTransport;
   if (gathers) {
     // In rank order, a slice of every rank. What is added up as it arrives takes the memory of gathered tokens.
-    return slice * (in_rank_order ? ranks : dense_groups) + rows * kElementBytes * dense_groups;
+    return slice * (in_rank_order ? ranks : dense_groups) + rows * kAddendBytes * dense_groups;
   }
   if (program.reduce_algorithm == ReduceAlgorithm::kGatherThenSum) return slice * ranks;
   // What is sent, and of the rank's own piece every rank's addends, or those that are added next.

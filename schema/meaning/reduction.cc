@@ -12,7 +12,6 @@ namespace meshseal::meaning {
 namespace {
 
 constexpr int kFixedPointBits = 62;                     // of an int64 whose sums must not overflow
-constexpr uint64_t kAddendBytes = 4;                    // of an element of a sum in rank order
 constexpr uint64_t kExchangeSaves = uint64_t{1} << 20;  // bytes that a second round of messages must spare a rank
 
 // The exponent of the smallest power of two that is not below `value`, finite and above 0; nothing is rounded.

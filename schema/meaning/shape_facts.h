@@ -14,6 +14,9 @@ namespace meshseal::meaning {
 // Far above any model, low enough that products of three stay inside 64 bits.
 inline constexpr uint32_t kLargestSize = 1u << 20;
 
+// An element of a sum in rank order, float32.
+inline constexpr uint64_t kAddendBytes = 4;
+
 // Elements that share a scale in a product's q8 operand.
 inline constexpr uint32_t kQ8Block = 32;
 

@@ -9,15 +9,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "nlohmann/json.hpp"
+#include "schema/ordered_json.h"
 #include "schema/quoted_name.h"
 #include "schema/reason.h"
 #include "schema/status_macros.h"
 
 namespace meshseal {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr size_t kPlanIdDigits = 64;
 

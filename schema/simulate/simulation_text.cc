@@ -4,20 +4,18 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
 #include "schema/byte_text.h"
 #include "schema/format_text.h"
 #include "schema/mesh_view.h"
+#include "schema/ordered_json.h"
 #include "schema/plan_words.h"
 #include "schema/simulate/simulate.h"
 
 namespace meshseal {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // Raised when a field's meaning changes or it goes away.
-constexpr int kJsonVersion = 1;
+constexpr int kSimulationJsonVersion = 1;
 
 constexpr std::array kAssumptions = {
     "tokens select experts as the plan's measured load says, else evenly, and independently",
@@ -183,7 +181,7 @@ std::string SimulationText(const Plan& plan, absl::string_view id, const Simulat
 
 std::string SimulationJson(const Plan& plan, absl::string_view id, const Simulation& simulation,
                            const Calibration* calibration) {
-  Json json = {{"version", kJsonVersion},
+  Json json = {{"version", kSimulationJsonVersion},
                {"plan", std::string(id)},
                {"ranks", *WorldOf(plan.degrees)},
                {"times_unknown", simulation.missing.empty() ? Json() : Json(simulation.missing)},

@@ -49,8 +49,6 @@ constexpr NpyType kNpyTypes[] = {
 
 std::string ErrorText(int error) { return std::generic_category().message(error); }
 
-std::string ShapeText(absl::Span<const uint64_t> shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
-
 // The header of a .npy file is a Python dictionary literal; this reads the three entries of a plain array and
 // nothing else: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 class NpyHeaderReader {
@@ -267,6 +265,8 @@ absl::string_view BytesView(absl::Span<const Element> values) {
 }
 
 }  // namespace
+
+std::string ShapeText(absl::Span<const uint64_t> shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
 Array MakeFloat32Array(std::vector<uint64_t> shape, absl::Span<const float> values) {
   Array array{DType::kF32, std::move(shape), std::vector<std::byte>(values.size() * sizeof(float))};

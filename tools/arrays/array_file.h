@@ -27,6 +27,9 @@ struct Array {
   std::vector<std::byte> data;  // as stored; its size follows from dtype and shape
 };
 
+// "[2, 3]"
+std::string ShapeText(absl::Span<const uint64_t> shape);
+
 struct NamedArray {
   std::string name;
   Array array;

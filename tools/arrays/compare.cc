@@ -8,15 +8,12 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "schema/float_bits.h"
 #include "schema/format_text.h"
 #include "schema/reason.h"
 
 namespace meshseal::tools {
 namespace {
-
-std::string ShapeText(absl::Span<const uint64_t> shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
 std::vector<uint64_t> IndexOf(uint64_t element, absl::Span<const uint64_t> shape) {
   std::vector<uint64_t> index(shape.size());

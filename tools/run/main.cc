@@ -11,7 +11,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
@@ -99,8 +98,6 @@ Phase PhaseOf(const RunFlags& flags, const Plan& plan, uint64_t tokens) {
   return *TermOf<Phase>(flags.phase);
 }
 
-std::string ShapeText(const Array& array) { return absl::StrCat("[", absl::StrJoin(array.shape, ", "), "]"); }
-
 struct Hidden {
   uint32_t tokens = 0;
   std::vector<float> values;  // [tokens, hidden]
@@ -109,7 +106,8 @@ struct Hidden {
 absl::StatusOr<Hidden> ReadHidden(const std::string& spec, const Plan& plan) {
   MESHSEAL_ASSIGN_OR_RETURN(const Array array, ReadArray(spec));
   if (array.shape.size() != 2 || array.shape[1] != plan.hidden || array.shape[0] > UINT32_MAX) {
-    return Usage(absl::StrCat(spec, ": shape ", ShapeText(array), ", the plan takes [tokens, ", plan.hidden, "]"));
+    return Usage(
+        absl::StrCat(spec, ": shape ", ShapeText(array.shape), ", the plan takes [tokens, ", plan.hidden, "]"));
   }
   Hidden hidden;
   hidden.tokens = static_cast<uint32_t>(array.shape[0]);
@@ -119,7 +117,7 @@ absl::StatusOr<Hidden> ReadHidden(const std::string& spec, const Plan& plan) {
 
 absl::Status CheckShape(const std::string& spec, const Array& array, const std::vector<uint64_t>& shape) {
   if (array.shape == shape) return absl::OkStatus();
-  return Usage(absl::StrCat(spec, ": shape ", ShapeText(array), ", expected [", absl::StrJoin(shape, ", "), "]"));
+  return Usage(absl::StrCat(spec, ": shape ", ShapeText(array.shape), ", expected ", ShapeText(shape)));
 }
 
 // 0 for a layer without experts, which the session refuses.
