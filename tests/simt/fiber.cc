@@ -112,6 +112,11 @@ Fiber::Fiber() {
 
 Fiber::~Fiber() {
 #if defined(MESHSEAL_SIMT_ASAN)
+  if (finished_) {  // frees the fake stack, which only who leaves it can
+    Begin([](void*) {}, nullptr);
+    last_ = true;
+    Resume();
+  }
   __asan_unpoison_memory_region(stack_, kStackBytes);
 #endif
 #if defined(MESHSEAL_SIMT_TSAN)
@@ -123,7 +128,10 @@ Fiber::~Fiber() {
 void Fiber::Begin(void (*entry)(void* argument), void* argument) {
 #if defined(MESHSEAL_SIMT_ASAN)
   // An entry that ended has left the stack as it was: whoever returns takes the marks off its frame.
-  if (!finished_) __asan_unpoison_memory_region(stack_, kStackBytes);
+  if (!finished_) {
+    __asan_unpoison_memory_region(stack_, kStackBytes);
+    fake_stack_ = nullptr;  // it is full of frames that nobody returns from: another one
+  }
 #endif
   entry_ = entry;
   argument_ = argument;
@@ -148,7 +156,7 @@ void Fiber::Resume() {
 
 void Fiber::Suspend() {
 #if defined(MESHSEAL_SIMT_ASAN)
-  __sanitizer_start_switch_fiber(finished_ ? nullptr : &fake_stack_, resumer_stack_, resumer_stack_bytes_);
+  __sanitizer_start_switch_fiber(last_ ? nullptr : &fake_stack_, resumer_stack_, resumer_stack_bytes_);
 #endif
 #if defined(MESHSEAL_SIMT_TSAN)
   __tsan_switch_to_fiber(tsan_resumer_, 0);
@@ -162,7 +170,7 @@ void Fiber::Suspend() {
 void Fiber::Main() {
   Fiber* self = resumed;
 #if defined(MESHSEAL_SIMT_ASAN)
-  __sanitizer_finish_switch_fiber(nullptr, &self->resumer_stack_, &self->resumer_stack_bytes_);
+  __sanitizer_finish_switch_fiber(self->fake_stack_, &self->resumer_stack_, &self->resumer_stack_bytes_);
 #endif
   self->entry_(self->argument_);
   self->finished_ = true;

@@ -53,8 +53,10 @@ class Fiber {
   bool finished_ = false;
   Context context_;
   Context resumer_;
-  // What the sanitizers know both stacks by.
+  // What the sanitizers know both stacks by. AddressSanitizer's own stack for frames that somebody points at is kept
+  // for the next entry: to make one takes longer than most kernels.
   [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] bool last_ = false;
   [[maybe_unused]] void* resumer_fake_stack_ = nullptr;
   [[maybe_unused]] const void* resumer_stack_ = nullptr;
   [[maybe_unused]] size_t resumer_stack_bytes_ = 0;
