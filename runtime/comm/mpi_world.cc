@@ -50,7 +50,7 @@ struct Note {
   std::array<char, 496> text{};  // ends with a 0
   uint32_t rank = 0;
   Channel channel = Channel::kWorld;  // of an end: whose; kBetweenScopes: it has come to a meeting
-  bool failed = false;                // of a rank that is done
+  bool failed = false;                // of a scope that is done
   std::array<uint8_t, 2> unused{};
   uint64_t meeting = 0;
 };
@@ -59,7 +59,7 @@ static_assert(sizeof(Note) == 512);
 // All of it goes over MPI_COMM_WORLD: another communicator would have to be made by all ranks together, in a call that
 // waits for ever for one that is lost. Tags keep it apart, below the least bound that MPI promises, 32767.
 constexpr int kLeftTag = 0;  // a rank ends the job
-constexpr int kDoneTag = 1;  // a rank has nothing to do any more, and the others may go on
+constexpr int kDoneTag = 1;  // nobody need wait any more for the ranks of the scope `meeting`
 constexpr uint32_t kLastConnection = 5'000;
 
 int MessageTag(uint32_t connection, Channel channel) {
@@ -278,8 +278,12 @@ class MpiWorld::State {
 
   // Nobody waits any more for the ranks of that rank's scope.
   void GiveUpOn(uint32_t rank) {
-    const std::lock_guard<std::mutex> lock(done_mutex_);
-    done_[rank / scope_] = true;
+    {
+      const std::lock_guard<std::mutex> lock(done_mutex_);
+      done_[rank / scope_] = true;
+      others_failed_ = true;
+    }
+    Tell(kDoneTag, "", {.failed = true, .meeting = rank / scope_});
   }
 
   void Finish(const absl::Status& status, Others others) {
@@ -288,7 +292,7 @@ class MpiWorld::State {
     if (!status.ok()) {
       if (Left().has_value()) return Leave(status);  // another ends the job
       watch_.BeginLast("MPI_Finalize", options_.end_deadline, RowOf(ReasonOf(status).value_or(Reason::kBug)).exit_code);
-    } else if (others_failed_) {
+    } else if (OthersFailed()) {
       // A rank that was lost with them never comes, and is their failure: this one has done all of its work. They end
       // first, as the job's exit code is that of the first that ends.
       watch_.BeginLast("MPI_Finalize", options_.end_deadline + kFinalizedGrace, EXIT_SUCCESS);
@@ -302,16 +306,21 @@ class MpiWorld::State {
   }
 
  private:
+  bool OthersFailed() {
+    const std::lock_guard<std::mutex> lock(done_mutex_);
+    return others_failed_;
+  }
+
   // MPI ends for all ranks at once: as long as a scope has ranks that run, those of the others stay. At least one rank
   // of each scope tells when it is done; the others of its scope are then soon, or lost. Reason kStopped when the
   // process is asked to end meanwhile.
   absl::Status AwaitScopes(bool well) {
     if (scope_ == size_) return absl::OkStatus();
-    Tell(kDoneTag, "", {.failed = !well});
+    Tell(kDoneTag, "", {.failed = !well, .meeting = rank_ / scope_});
     const auto all_done = [this] {
       const std::lock_guard<std::mutex> lock(done_mutex_);
       while (const std::optional<Note> note = Heard(kDoneTag)) {
-        done_[note->rank / scope_] = true;
+        done_[note->meeting] = true;
         others_failed_ = others_failed_ || note->failed;
       }
       return std::all_of(done_.begin(), done_.end(), [](bool done) { return done; });
@@ -352,8 +361,7 @@ class MpiWorld::State {
   std::mutex done_mutex_;  // of what follows
   uint32_t scope_ = 0;
   std::vector<bool> done_;  // by scope
-
-  bool others_failed_ = false;  // of the thread that finishes
+  bool others_failed_ = false;
 };
 
 namespace {
