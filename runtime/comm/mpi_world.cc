@@ -44,6 +44,9 @@ constexpr std::chrono::milliseconds kAbortDeadline{1'000};
 constexpr std::chrono::milliseconds kFirstGrace{150};
 // The same where all have ended MPI together, which lets each of them go at a moment of its own.
 constexpr std::chrono::milliseconds kFinalizedGrace{1'000};
+// Ranks that end without MPI do so one after the other, in that grace: mpirun 4.1 may crash where several go at once.
+constexpr std::chrono::milliseconds kEndTurn{100};
+constexpr uint32_t kEndTurns = 9;
 
 // What a rank tells the others besides the messages of its groups.
 struct Note {
@@ -291,7 +294,8 @@ class MpiWorld::State {
     if (const absl::Status waited = AwaitScopes(status.ok()); !waited.ok()) return Leave(waited);
     if (!status.ok()) {
       if (Left().has_value()) return Leave(status);  // another ends the job
-      watch_.BeginLast("MPI_Finalize", options_.end_deadline, RowOf(ReasonOf(status).value_or(Reason::kBug)).exit_code);
+      watch_.BeginLast("MPI_Finalize", options_.end_deadline + kEndTurn * std::min(rank_, kEndTurns),
+                       RowOf(ReasonOf(status).value_or(Reason::kBug)).exit_code);
     } else if (OthersFailed()) {
       // A rank that was lost with them never comes, and is their failure: this one has done all of its work. They end
       // first, as the job's exit code is that of the first that ends.

@@ -1,5 +1,6 @@
 """What the tests with several processes share: one job of ranks over MPI, watched from outside until nothing of it is left."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -66,6 +67,21 @@ def marked(mark):
         except OSError:
             pass  # gone, or not ours
     return found
+
+
+def run_cases(cases, only, jobs):
+    """Runs the cases whose name has `only`, `jobs` at a time, and prints a line of each; the exit code. A case gives what its
+    line says besides its name, and what is wrong, as texts."""
+    cases = {name: case for name, case in cases.items() if only in name}
+    passed = 0
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for name, (said, wrong) in zip(cases, pool.map(lambda case: case(), cases.values())):
+            passed += not wrong
+            print(f"{'FAIL' if wrong else 'ok  '} {name:44} {said}".rstrip(), flush=True)
+            for text in wrong:
+                print("     " + text.replace("\n", "\n       "), flush=True)
+    print(f"{passed} of {len(cases)} cases")
+    return 0 if passed == len(cases) and cases else 1
 
 
 class Job:
